@@ -1,7 +1,7 @@
 """Seconds from `Model(...)` to the first update begun, by what takes them: with nothing kept, wisdom, graphs too.
 
     python scripts/bench_first_update.py nnunet resenc flat      # 15 GB are needed, kernels compiled before
-    python scripts/bench_first_update.py nnunet --size 64 64 64 --batch 1 --threads 2
+    python scripts/bench_first_update.py nnunet --size 64 64 64 --batch 2 --microbatch 1
     python scripts/bench_first_update.py --small                 # models of one to eight layers
 
 Wisdom and graphs lie in a folder of their own, so those of this machine stay as they are. Rows are processor seconds of
@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from znnpy import Model, Optimizer, load_network
+from znnpy import Model, Optimizer, Training, load_network
 from znnpy.engine import autotune, construction, execution, memory_planning, single_layer, timing
 from znnpy.engine.float32_engine import SingleEngine
 from znnpy.engine.kept import folder, graphs
@@ -64,6 +64,7 @@ PLACES: tuple[tuple[str, Any, str], ...] = (
     ("memory: runs", memory_planning, "in_runs"),
     ("memory: buffers placed", memory_planning, "share"),
     ("memory: the rest", graphs, "planned_within"),
+    ("tasks declared", graphs, "with_tasks"),
     ("graphs taken from their file", graphs, "recalled"),
     ("graphs packed", graphs.Keeper, "noted"),
     ("graphs written", graphs.Keeper, "write"),
@@ -133,7 +134,7 @@ def started(name: str, options: argparse.Namespace) -> tuple[Watch, float, int]:
         begin, _ = time.perf_counter(), watch.turn()
         model = Model(
             network, shapes, batch, threads=options.threads, loss="square",
-            optimizer=Optimizer("sgd", momentum=0.9),
+            optimizer=Optimizer("sgd", momentum=0.9), training=Training(microbatch=options.microbatch),
         )  # fmt: skip
         model.submit(image, targets)
         watch.turn()
@@ -227,6 +228,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("net", nargs="*", choices=[*NETS, []], default=[])
     parser.add_argument("--size", nargs=3, type=int, metavar=("Z", "Y", "X"))
     parser.add_argument("--batch", type=int)
+    parser.add_argument("--microbatch", type=int, help="samples computed at once (default: all)")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--repeats", type=int, default=10)

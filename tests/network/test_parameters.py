@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from znnpy.errors import NetworkError
-from znnpy.network import initial_parameters, learned, load_network, parameter_shapes
+from znnpy.network import initial_parameters, learned, load_network, parameter_shapes, parameters
 from znnpy.network.parameters import generator, repeated
 from znnpy.network.types import Edge, Init, Network, Node
 
@@ -45,6 +45,26 @@ def test_names_and_shapes() -> None:
 def test_edges_that_learn_nothing_have_no_parameters() -> None:
     net = load_network({"layers": [{"max_filter": 2}, {"crop": 1}, {"dropout": 0.5}]})
     assert initial_parameters(net, 0) == {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "drawn"),
+    [
+        ("he", lambda rng, shape: rng.normal(0.0, (2 / (5 * 27)) ** 0.5, shape)),
+        ("xavier", lambda rng, shape: rng.uniform(-((6 / 351) ** 0.5), (6 / 351) ** 0.5, shape)),
+    ],
+)
+@pytest.mark.parametrize("threads", [1, 3])
+def test_numbers_are_those_of_one_call_whoever_draws_them(
+    monkeypatch: pytest.MonkeyPatch, kind: Any, drawn: Any, threads: int
+) -> None:
+    monkeypatch.setattr(parameters, "MANY", 1)
+    monkeypatch.setattr(parameters, "AT_ONCE", 100)
+    layers = [{"conv": {"channels": channels, "size": 3, "init": kind}} for channels in (5, 8, 5)]
+    values = initial_parameters(load_network({"layers": layers}), 3, threads)
+    assert list(values) == [*parameter_shapes(load_network({"layers": layers}))]
+    wanted = drawn(generator(3, "conv2"), (8, 5, 3, 3, 3)).astype(np.float32)
+    np.testing.assert_array_equal(values["conv2"], wanted)
 
 
 @pytest.mark.parametrize(

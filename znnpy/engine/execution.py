@@ -50,7 +50,7 @@ def _compile(
 ) -> None:
     """Compile the kernels of the main graph and of those that are declared later."""
     global _linked
-    # The plan knows all but those that add up several microbatches.
+    # The plan knows all, but where it has no tasks of several microbatches those that add these up.
     kernels = {run_in_turn, *plan.kernels, *(task.kernel for step in steps for task in step)}
     tell = partial(report, COMPILING) if report else None
     loaded = all(kernel.loaded for kernel in kernels)
@@ -81,9 +81,10 @@ class Graphs:
         if plan.connected:
             requests = plan.connected.requests
         self._places = build.places(requests) if requests else np.zeros(0, np.int64)
-        # The plan knows the kernels of a single microbatch: tasks are declared for who asks for them, which for many
-        # models is a forward pass or gradients alone.
-        known = len(plan.layout.numbers) == 1 and not settings.party
+        # Where the plan knows the kernels, tasks are declared for who asks for them, which for many models is a forward
+        # pass or gradients alone.
+        single = len(plan.layout.numbers) == 1 and not settings.party
+        known = single or plan.tasks or plan.connected
         _compile(() if known else self._steps(self.main), plan, settings, report)
         # Before parameters are set, which may take the most memory.
         self._give_back()

@@ -60,7 +60,8 @@ class SingleEngine:
         self._results: dict[int, Pairs] = {}
         self._filled: Sequence[ByName] = ()  # outputs that a forward pass fills
         self._staged = [
-            StagedStep(self._arena, layout, own, settings.losses) for own in self._build.staging
+            StagedStep(self._arena, layout, own, settings.losses, settings.clip_norm)
+            for own in self._build.staging
         ]
         self.quick: HandOver | None = None  # by which updates are started, if it is there and ready
         self._asked = False  # whether there may be one

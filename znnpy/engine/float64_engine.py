@@ -273,7 +273,8 @@ class DoubleEngine:
         )
         ones = np.ones((*shape, LANES), np.float32)
         samples, first_sample = self.layout.samples, self.layout.numbers.start * self.layout.batch
-        number, kept = np.array([iteration]), np.empty((samples, channels, *shape))
+        seed, number = np.array([self.layout.seed]), np.array([iteration])
+        kept = np.empty((samples, channels, *shape))
         for batch in range(samples):
             for first in range(0, channels, LANES):
                 target = np.empty_like(ones)
@@ -281,7 +282,7 @@ class DoubleEngine:
                 dropout.call(
                     source=ones.ctypes.data, source_z=plane, source_y=row,
                     target=target.ctypes.data, target_z=plane, target_y=row,
-                    seed=self.layout.seed ^ crc32(edge.name.encode()),
+                    seed=seed.ctypes.data, edge=crc32(edge.name.encode()),
                     iteration=number.ctypes.data, image=first_sample + batch, first_channel=first,
                     first_plane=0, first_row=0, planes=shape[0], rows=shape[1], width=shape[2],
                     keep=edge.keep,

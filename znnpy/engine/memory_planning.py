@@ -14,7 +14,7 @@ from znnpy.data.process_memory import whole_memory
 from znnpy.engine.communication.outbox import by_layer
 from znnpy.engine.layers.gradient_accumulation import Total, totals
 from znnpy.engine.memory.allocation import STEPS, WORKERS, Build
-from znnpy.engine.memory.arena import FIRST, Arena, Sharing, buffer_bytes
+from znnpy.engine.memory.arena import Arena, Sharing, buffer_bytes
 from znnpy.engine.memory.layout import Layout
 from znnpy.engine.memory.limits import refuse_above
 from znnpy.engine.memory.regions import Name
@@ -71,9 +71,10 @@ class MemoryPlan:
 
     `workspace`: floats of each worker's scratch. `uses`: bytes by use at the moment of peak memory; "gaps" are idle
     then, "tasks" lie outside the arena. `again`: estimated seconds of rematerialisation; `kept`: bytes that would do
-    without it. `kernels`: of all graphs of a single microbatch. `elementwise`: estimated seconds on one core of what an
-    update does beside convolutions. `tasks`: those of all graphs, if they were to be kept and can be. `connected`: of a
-    plan that was kept by another process, the graphs that came of its tasks.
+    without it. `kernels`: of all graphs of a single microbatch, and of `tasks`. `elementwise`: estimated seconds on one
+    core of what an update does beside convolutions. `tasks`: those of all graphs, or of the main one and of derived
+    filters, if they were to be kept and can be. `connected`: of a plan that was kept by another process, the graphs
+    that came of its tasks.
     """
 
     layout: Layout
@@ -115,7 +116,7 @@ class _OneMicrobatch:
     @classmethod
     def of(cls, layout: Layout, settings: Settings, *, keep: bool = False) -> _OneMicrobatch:
         """Declare the first microbatch of a layout; the others are alike. `keep`: its tasks, if there is but one."""
-        keep = keep and len(layout.numbers) == 1 and not settings.party and 0 <= layout.seed < FIRST
+        keep = keep and len(layout.numbers) == 1 and not settings.party
         arena = Arena(apart=keep)
         # Slots and staging are reserved for all microbatches, but the tasks of one are enough: the
         # others have as many.
@@ -217,6 +218,24 @@ def planned_memory(layout: Layout, settings: Settings, *, keep: bool = False) ->
     return _OneMicrobatch.of(layout, settings, keep=keep).plan(settings)
 
 
+def with_tasks(plan: MemoryPlan, settings: Settings) -> MemoryPlan:
+    """Return a plan with the tasks of its main graph and of derived filters, where memory was planned with others.
+
+    That is of several microbatches, and where values are computed again. Ranks have none: messages have addresses.
+    """
+    planned_with = len(plan.layout.numbers) == 1 and not plan.sharing.again
+    if planned_with or settings.party:
+        return plan
+    arena = Arena(sharing=plan.sharing, apart=True)
+    build = Build.new(arena, plan.layout, settings.states, frozen=settings.frozen).told_apart()
+    main = "update" if plan.layout.training else "forward"
+    steps = {name: declare(name, build, settings) for name in ("derive", main)}
+    if not arena.tells:
+        return plan
+    kernels = {task.kernel for step in steps.values() for tasks in step for task in tasks}
+    return replace(plan, kernels=plan.kernels | kernels, tasks=PlannedTasks(build, steps))
+
+
 def _alone(build: Build) -> Build:
     """Return a build of the first microbatch alone: the others are alike."""
     layout = build.layout
@@ -260,7 +279,7 @@ def _spared(
         tasks = [*repeated(step[:end], saved.names), *step[end:]]
         found = share(sizes, in_runs(tasks, build.layout.sharers, build.layout.planned))
         if found.bytes < best.bytes:
-            best = replace(found, again=saved.names, replicas=kept.replicas)
+            best = replace(found, again=tuple(saved.names), replicas=kept.replicas)
             seconds = saved.seconds
         if best.bytes <= room:
             break

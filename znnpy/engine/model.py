@@ -470,7 +470,7 @@ class Model(Closing):
         if not self._drawn:
             try:
                 # On every rank from the same seed: nothing has to be sent.
-                self._set(opened, initial_parameters(self.network, self.seed))
+                self._set(opened, initial_parameters(self.network, self.seed, max(1, self.threads)))
             finally:
                 self._torn = False  # they can be drawn again
         return opened

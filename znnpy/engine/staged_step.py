@@ -30,7 +30,12 @@ class StagedStep:
     """
 
     def __init__(
-        self, arena: Arena, layout: Layout, staging: Sequence[Staging], losses: Objectives
+        self,
+        arena: Arena,
+        layout: Layout,
+        staging: Sequence[Staging],
+        losses: Objectives,
+        clip_norm: float | None,
     ) -> None:
         shared = staging[0]
         self._batch, self._losses = layout.batch, losses
@@ -41,6 +46,8 @@ class StagedStep:
         # Kept alive until the next step of this parity.
         self._borrowed: tuple[ByName, ...] = ()
         self.borrows = False
+        arena.view(shared.seed, (1,), "i8")[0] = layout.seed
+        arena.view(shared.max_norm, (1,), "f8")[0] = inf if clip_norm is None else clip_norm
         for name, address in shared.classes.items():
             channels, objective = layout.network.node(name).channels, losses[name]
             arena.view(address, (channels,))[...] = objective.class_weights(channels)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from hashlib import sha256
 from math import prod, sqrt
 from typing import Any, assert_never
@@ -16,6 +19,10 @@ from znnpy.layers.types import Held
 from znnpy.network.types import ONCE, Init, Network, Node, Triple
 
 Shapes = dict[str, tuple[int, ...]]
+
+MANY = 1 << 20
+"""Numbers, drawn in 13 ms, that are worth threads."""
+AT_ONCE = 1 << 16  # numbers of one call, which threads wait for each other between
 
 
 def parameter_shapes(network: Network) -> Shapes:
@@ -64,8 +71,10 @@ def fixed(network: Network) -> frozenset[str]:
     )
 
 
-def initial_parameters(network: Network, seed: int) -> dict[str, NDArray[np.float32]]:
-    """Return initial values by name: float32, C order, owned by the caller.
+def initial_parameters(
+    network: Network, seed: int, threads: int = 1
+) -> dict[str, NDArray[np.float32]]:
+    """Return initial values by name: float32, C order, owned by the caller; many are drawn by several threads.
 
     Each array draws from a generator of its own, seeded by `seed` and its name: adding or removing a layer leaves
     the others as they were. He et al. 2015 (`he`), Glorot and Bengio 2010 (`xavier`). Fan-in counts all taps and
@@ -75,11 +84,18 @@ def initial_parameters(network: Network, seed: int) -> dict[str, NDArray[np.floa
     for node in network.nodes:
         kept = {name: Init("constant", value=it.start) for name, it in held(node).items()}
         inits |= {node.name: node.init} | kept
-    repeats = repeats_of(network)
-    return {
-        name: repeated(_draw(inits[name], shape, generator(seed, name)), repeats.get(name))
-        for name, shape in parameter_shapes(network).items()
-    }
+    repeats, shapes = repeats_of(network), parameter_shapes(network)
+
+    def drawn(name: str) -> NDArray[np.float32]:
+        return repeated(_draw(inits[name], shapes[name], generator(seed, name)), repeats.get(name))
+
+    if threads == 1 or sum(map(prod, shapes.values())) < MANY:
+        return {name: drawn(name) for name in shapes}
+    # The largest first, so that no thread has one of them left at the end.
+    order = sorted(shapes, key=lambda name: prod(shapes[name]), reverse=True)
+    with ThreadPoolExecutor(threads) as pool:
+        found = dict(zip(order, pool.map(drawn, order), strict=True))
+    return {name: found[name] for name in shapes}
 
 
 def repeats_of(network: Network) -> dict[str, Triple]:
@@ -112,21 +128,27 @@ def generator(seed: int, name: str) -> np.random.Generator:
 def _draw(init: Init, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float32]:
     taps = prod(shape[2:])
     fan_out, fan_in = shape[0] * taps, prod(shape[1:])
+    draw: Callable[..., Any]
     match init.kind:
         case "he":
-            values = rng.normal(0.0, sqrt(2.0 / fan_in), shape)
+            draw = partial(rng.normal, 0.0, sqrt(2.0 / fan_in))
         case "xavier":
             bound = sqrt(6.0 / (fan_in + fan_out))
-            values = rng.uniform(-bound, bound, shape)
+            draw = partial(rng.uniform, -bound, bound)
         case "uniform":
-            values = rng.uniform(init.low, init.high, shape)
+            draw = partial(rng.uniform, init.low, init.high)
         case "normal":
-            values = rng.normal(init.mean, init.std, shape)
+            draw = partial(rng.normal, init.mean, init.std)
         case "constant":
-            values = np.full(shape, init.value)
+            return np.full(shape, init.value, np.float32)
         case _:
             assert_never(init.kind)
-    return values.astype(np.float32)
+    values = np.empty(prod(shape), np.float32)
+    # The numbers of one call for all, without as many float64.
+    for first in range(0, len(values), AT_ONCE):
+        part = values[first : first + AT_ONCE]
+        part[...] = draw(len(part))
+    return values.reshape(shape)
 
 
 def trained_nodes(network: Network) -> set[str]:

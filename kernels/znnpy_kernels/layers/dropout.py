@@ -50,7 +50,7 @@ def _random24(voxel: Any, channels: Any) -> Any:
 
 
 AT = words(
-    "source source_z source_y target target_z target_y seed iteration image first_channel "
+    "source source_z source_y target target_z target_y seed edge iteration image first_channel "
     "first_plane first_row planes rows width keep:float",
 )
 
@@ -59,9 +59,10 @@ AT = words(
 def dropout(args: Any, worker: int) -> None:
     """Write source / keep with probability `keep`, else source * 0 (NaN and Inf stay visible).
 
-    Backward: the same call with the gradient as `source`. `seed` is a word (one for each edge), `iteration` the
-    address of an int64; `image` is the number of the sample, `first_channel` the channel of lane 0, `first_plane`
-    and `first_row` the place of the part; x starts at 0. `keep` in (0, 1]. May run in place.
+    Backward: the same call with the gradient as `source`. `seed` and `iteration` are addresses of an int64; `edge` is
+    combined with the seed, bit by bit (xor), so that each edge draws its own; `image` is the number of the sample,
+    `first_channel` the channel of lane 0, `first_plane` and `first_row` the place of the part; x starts at 0. `keep` in
+    (0, 1]. May run in place.
     """
     keep = float_argument(args[AT.keep])
     # 2^24 times the probability; a keep of 1 is above all of them.
@@ -69,9 +70,8 @@ def dropout(args: Any, worker: int) -> None:
     channels = lane_numbers() + splat_int(args[AT.first_channel])
     zero, scale = splat(0.0), splat(1.0 / keep)
     # The words of all voxels first, then plane, row and voxel: each level is hashed once.
-    block = mix64(
-        mix64(mix64(np.uint64(0), args[AT.seed]), longs(args[AT.iteration])[0]), args[AT.image]
-    )
+    own = mix64(np.uint64(0), longs(args[AT.seed])[0] ^ args[AT.edge])
+    block = mix64(mix64(own, longs(args[AT.iteration])[0]), args[AT.image])
     for z in range(args[AT.planes]):
         plane = mix64(block, args[AT.first_plane] + z)
         for y in range(args[AT.rows]):

@@ -6,7 +6,7 @@ from typing import Any
 
 from znnpy_kernels.machine.abi import kernel, words
 from znnpy_kernels.machine.inlining import inlined
-from znnpy_kernels.machine.memory import doubles, float_argument, floats, longs
+from znnpy_kernels.machine.memory import doubles, floats, longs
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.vectors import (
     any_lane,
@@ -44,15 +44,15 @@ def sum_of_squares(args: Any, worker: int) -> None:
     doubles(args[at.partial])[0] = total(first + second)
 
 
-CLIP_SCALE = words("partials count max_norm:float scale norm")
+CLIP_SCALE = words("partials count max_norm scale norm")
 
 
 @kernel(CLIP_SCALE)
 def clip_scale(args: Any, worker: int) -> None:
     """Write min(1, max_norm / (norm + 1e-6)) as one float32 at `scale`; norm = sqrt(sum of partials).
 
-    The 1e-6 is PyTorch's (`clip_grad_norm_`). `norm`: address for the norm as one float64, or 0. A NaN norm gives a
-    NaN scale.
+    The 1e-6 is PyTorch's (`clip_grad_norm_`). `max_norm`: address of one float64; `norm`: address for the norm as one
+    float64, or 0. A NaN norm gives a NaN scale.
     """
     at = CLIP_SCALE
     squares = 0.0
@@ -61,7 +61,7 @@ def clip_scale(args: Any, worker: int) -> None:
     norm = squares**0.5
     # At least as large leaves the gradient as it is; a NaN is not, and goes on to the parameters, where it is
     # found.
-    scale = float_argument(args[at.max_norm]) / (norm + 1e-6)
+    scale = doubles(args[at.max_norm])[0] / (norm + 1e-6)
     floats(args[at.scale])[0] = 1.0 if scale >= 1.0 else scale
     if args[at.norm]:
         doubles(args[at.norm])[0] = norm

@@ -48,7 +48,9 @@ def test_those_that_were_used_last_stay(graphs, monkeypatch):
     folder.content("a")
     folder.keep("d", b"x" * 10)
     assert names(graphs) == ["a", "c", "d"]
-    folder.keep("e", b"x" * 40)
+    folder.keep("e", b"x" * 25)
+    assert names(graphs) == ["e"]
+    folder.keep("f", b"x" * 31)  # more than all together may be
     assert names(graphs) == ["e"]
 
 

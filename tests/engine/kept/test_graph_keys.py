@@ -24,21 +24,29 @@ SETTINGS = (
     {"batch": 2},
     {"batch": 2, "microbatch": 1},
     {"threads": 2},
-    {"seed": 1},
     {"conv": "spectral"},
     {"loss": "softmax"},
     {"loss": {"kind": "softmax", "label_smoothing": 0.1}},
-    {"optimizer": {"kind": "sgd", "momentum": 0.5}},
+    {"optimizer": {"kind": "sgd", "momentum": 0.0}},
     {"optimizer": {"kind": "adam"}},
     {"optimizer": Optimizer("adam", ema=0.9)},
     {"clip_norm": 1.0},
-    {"clip_norm": 2.0},
     {"policy": "fifo"},
     {"max_memory": 1 << 30},
     {"freeze": ["y"]},
     {"training": False},
     {"output": (3, 3, 4)},
 )
+ALIKE = (
+    ({}, {"seed": 1}),
+    ({}, {"optimizer": {"kind": "sgd", "momentum": 0.5, "nesterov": True, "weight_decay": 0.1}}),
+    (
+        {"optimizer": Optimizer("adam", ema=0.9)},
+        {"optimizer": Optimizer("adam", ema=0.8, beta1=0.8, decoupled=True, weight_decay=0.1)},
+    ),
+    ({"clip_norm": 1.0}, {"clip_norm": 2.0}),
+)
+"""What tasks read where steps are staged."""
 CHILD = """
 from znnpy import Model, Training
 from znnpy.engine.kept import keys
@@ -66,6 +74,21 @@ def test_every_setting_and_network_has_a_key_of_its_own():
     assert None not in found
     assert len(set(found)) == len(found)
     assert key_of(small()) == found[0]
+
+
+@pytest.mark.parametrize(("one", "other"), ALIKE)
+def test_numbers_that_steps_are_staged_with_are_not_told(one, other):
+    found = key_of(small(**one))
+    assert found == key_of(small(**other)) is not None
+
+
+def test_several_microbatches_tell_the_memory_that_decides_how_many_are_in_flight(monkeypatch):
+    single, many = ({"batch": 2, "microbatch": size} for size in (2, 1))
+    before = [key_of(small(**options)) for options in (single, many)]
+    monkeypatch.setattr(keys, "room_for_replicas", lambda settings: 1 << 40)
+    after = [key_of(small(**options)) for options in (single, many)]
+    assert before[0] == after[0]
+    assert before[1] != after[1]
 
 
 def test_how_long_tasks_are_is_told(monkeypatch):

@@ -3,17 +3,18 @@
 import errno
 import os
 from dataclasses import fields
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 from random_networks import random_network
 from small_models import data, small
 
-from znnpy import Execution, Hardware, Model
-from znnpy.engine import execution
+from znnpy import Execution, Hardware, Model, Optimizer, Training
+from znnpy.engine import execution, memory_planning
 from znnpy.engine.kept import folder, graphs
 from znnpy.engine.memory import filter_file
-from znnpy.engine.memory_planning import planned_within
+from znnpy.engine.memory_planning import planned_within, with_tasks
 from znnpy.graph import TaskGraph
 from znnpy.network import initial_parameters, load_network
 
@@ -40,6 +41,16 @@ def made(monkeypatch):
     return found
 
 
+SHAPES = "input_shapes", "output_shapes"
+
+
+class Found(NamedTuple):
+    """What a model has trained to, and its bytes."""
+
+    losses: list[float]
+    memory: int
+
+
 def files(kept):
     return [*kept.iterdir()]
 
@@ -47,7 +58,7 @@ def files(kept):
 def drawn(model, shapes):
     rng, network = np.random.default_rng(1), model.network
     return {
-        name: rng.standard_normal((1, network.node(name).channels, *shape), np.float32)
+        name: rng.standard_normal((model.batch, network.node(name).channels, *shape), np.float32)
         for name, shape in shapes.items()
     }
 
@@ -62,11 +73,12 @@ def same(ours, wanted):
             assert own == other
 
 
-def trained(seed):
+def trained(seed, **options):
     """Losses and parameters after some updates, and the model, whose tables are those that it would connect."""
     net, shape = random_network(seed)
     conv = ("direct", "spectral", "winograd")[seed % 3]
-    with Model(net, shape, threads=2, conv=conv, loss="square", seed=seed) as model:
+    options = {"threads": 2, "conv": conv, "loss": "square", "seed": seed} | options
+    with Model(net, shape, **options) as model:
         x = drawn(model, model.geometry.input_shapes)
         target = drawn(model, model.geometry.output_shapes)
         losses = [model.step(x, target) for _ in range(3)]
@@ -76,27 +88,122 @@ def trained(seed):
         return losses, model.parameters, model
 
 
-@pytest.mark.parametrize("seed", range(9))
-def test_kept_graphs_are_those_connected_anew(kept, made, seed):
-    """In the memory of the model that has them, word by word; and so are the plan, and what is trained."""
-    losses, parameters, _ = trained(seed)
+def start_again(kept, made, seed, **options):
+    """Train twice, and compare all with what is connected anew; return the second model."""
+    losses, parameters, _ = trained(seed, **options)
     (file,) = files(kept)
     before = file.read_bytes()
     made.clear()
-    again, found, model = trained(seed)
+    again, found, model = trained(seed, **options)
     # For what is compared alone.
     assert "plan" not in made
     assert made.count("update") == 1
     assert losses == again
     for name, wanted in parameters.items():
         np.testing.assert_array_equal(found[name], wanted)
-    plan, anew = (
-        make(model._layout, model._settings) for make in (graphs.recalled, planned_within)
-    )
+    asked = model._layout, model._settings
+    plan, anew = graphs.recalled(*asked), with_tasks(planned_within(*asked, keep=True), asked[1])
     for it in fields(plan):
         if it.name not in ("tasks", "connected"):
             assert getattr(plan, it.name) == getattr(anew, it.name), it.name
     assert file.read_bytes() == before
+    return model
+
+
+@pytest.mark.parametrize("seed", range(9))
+def test_kept_graphs_are_those_connected_anew(kept, made, seed):
+    """In the memory of the model that has them, word by word; and so are the plan, and what is trained."""
+    start_again(kept, made, seed)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("in_flight", [1, 2])
+def test_so_are_those_of_several_microbatches(kept, made, seed, in_flight, monkeypatch):
+    monkeypatch.setattr(memory_planning, "_wanted", lambda *_: in_flight)
+    many = Training(microbatch=1, clip_norm=0.5)
+    model = start_again(kept, made, seed, batch=3, training=many)
+    assert model.in_flight == in_flight
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_and_those_that_compute_values_again(kept, made, batch):
+    layer = {"conv": {"channels": 4, "size": 3, "function": "tanh"}}
+    options = {"threads": 1, "conv": "direct", "batch": batch, "loss": "square"}
+    options["training"] = Training(microbatch=1)
+    x, target = (
+        np.ones((batch, *shape), np.float32) for shape in ((1, 20, 20, 20), (4, 12, 12, 12))
+    )
+    found = []
+    for share in (1, 0.95, 0.95):
+        most = Hardware(max_memory=int(found[0].memory * share)) if found else Hardware()
+        made.clear()
+        with Model({"layers": [layer] * 4}, 12, **options, hardware=most) as model:
+            assert bool(model._engine._graphs._sharing.again) == bool(found)
+            losses = [model.step(x, target) for _ in range(3)]
+            wanted = model._engine._graphs
+            same(model.task_graph, wanted._connected_here("update"))
+            found.append(Found(losses, model.memory))
+    assert made == ["update"]  # for what is compared
+    assert found[0].losses == found[1].losses == found[2].losses
+
+
+SGD = Optimizer("sgd", nesterov=True, weight_decay=0.1)
+ADAM = Optimizer("adam", beta1=0.5, beta2=0.9, eps=0.1, decoupled=True, weight_decay=0.1)
+LARS = Optimizer("lars", trust=0.1, momentum=0.3, weight_decay=0.5)
+NUMBERS = (
+    ({}, {"seed": 7}),
+    ({"clip_norm": 0.5}, {"clip_norm": 0.01, "seed": 3}),
+    ({"optimizer": Optimizer("sgd", momentum=0.5)}, {"optimizer": SGD}),
+    ({"optimizer": Optimizer("adam")}, {"optimizer": ADAM}),
+    (
+        {"optimizer": Optimizer("adamw", ema=0.9)},
+        {"optimizer": Optimizer("adamw", ema=0.5, weight_decay=0.5)},
+    ),
+    (
+        {"optimizer": Optimizer("lamb")},
+        {"optimizer": Optimizer("lamb", beta1=0.5, weight_decay=0.5)},
+    ),
+    ({"optimizer": Optimizer("lars"), "clip_norm": 1.0}, {"optimizer": LARS, "clip_norm": 0.1}),
+)
+
+
+@pytest.mark.parametrize("microbatch", [1, 2])
+@pytest.mark.parametrize(("one", "other"), NUMBERS)
+def test_other_seeds_and_numbers_of_optimisers_take_the_same_graph(
+    kept, made, one, other, microbatch
+):
+    """To the bits that they train to with graphs of their own."""
+
+    def learned(rate, given, hardware=None):
+        own = {"training": Training(microbatch=microbatch, clip_norm=given.get("clip_norm"))}
+        own |= {name: value for name, value in given.items() if name != "clip_norm"}
+        layer = {"conv": {"channels": 3, "size": 3, "function": "tanh"}}
+        net = {"layers": [layer, {"dropout": 0.5}, layer]}
+        own |= {"batch": 2, "threads": 1, "conv": "direct", "loss": "square", "hardware": hardware}
+        with Model(net, 3, **own) as model:
+            x, target = (drawn(model, getattr(model.geometry, it)) for it in SHAPES)
+            losses = [model.step(x, target, learning_rate=rate) for _ in range(3)]
+            _, gradients = model.loss_and_gradients(x, target)
+            states = model.optimizer_state
+            return losses, *(it.values() for it in (model.parameters, states, gradients))
+
+    wanted = learned(0.1, other)
+    for file in files(kept):
+        file.unlink()
+    first = learned(0.2, one)
+    assert first[0] != wanted[0]
+    (file,) = files(kept)
+    before = file.read_bytes()
+    made.clear()
+    found = learned(0.1, other)
+    assert made == ["gradients"]
+    assert file.read_bytes() == before
+    assert found[0] == wanted[0]
+    for arrays in zip(found[1:], wanted[1:], strict=True):
+        for ours, its in zip(*arrays, strict=True):
+            np.testing.assert_array_equal(ours, its)
+    exact, *_ = learned(0.1, other, Hardware(precision="float64"))
+    np.testing.assert_allclose(found[0], exact, rtol=1e-4)
 
 
 @pytest.mark.parametrize("lean", [False, True])
@@ -161,28 +268,10 @@ def test_a_file_that_was_cut_short_is_made_again(kept, made, size):
     assert file.read_bytes() == whole
 
 
-@pytest.mark.parametrize("which", ["few", "microbatches"])
-def test_what_is_not_kept(kept, monkeypatch, which):
-    """Small graphs, and those of which the plan has no tasks."""
-    options = {"loss": "square"}
-    if which == "few":
-        monkeypatch.setattr(graphs, "LEAST_CALLS", 1 << 20)
-    if which == "microbatches":
-        options |= {"batch": 2, "microbatch": 1}
-    with small((6, 6, 6), **options) as model:
+def test_small_graphs_are_not_kept(kept, monkeypatch):
+    monkeypatch.setattr(graphs, "LEAST_CALLS", 1 << 20)
+    with small((6, 6, 6), loss="square") as model:
         model.step(*data(model))
-    assert not files(kept)
-
-
-def test_where_memory_is_short_tasks_are_declared_anew(kept):
-    """The plan's are those of before anything was recomputed."""
-    layer = {"conv": {"channels": 4, "size": 3, "function": "tanh"}}
-    sizes, options = ({"layers": [layer] * 4}, 12), {"threads": 1, "conv": "direct"}
-    with Model(*sizes, **options, loss="square") as model:
-        most = Hardware(max_memory=model.memory * 19 // 20)
-    with Model(*sizes, **options, loss="square", hardware=most) as model:
-        assert model._engine._graphs._sharing.again
-        assert model.task_graph
     assert not files(kept)
 
 

@@ -15,15 +15,16 @@ WORD = (1 << 64) - 1
 
 def dropped(x: Any, keep: float, gap: int = 2, parts: bool = False, **chosen: int) -> Any:
     source, target = Blocked.of(x, gap), Blocked(x.shape[0], x.shape[1:])
-    words = {"seed": 5, "image": 0} | chosen
-    iteration = np.array([words.pop("iteration", 3)])
+    words = {"seed": 5, "edge": 0, "iteration": 3, "image": 0} | chosen
+    # By address.
+    words |= {name: np.array([words[name]]) for name in ("seed", "iteration")}
     planes, rows, width = x.shape[1:]
     pieces = [(z, y) for z in range(planes) for y in range(rows)] if parts else [(0, 0)]
     for block, _ in blocks_of(x.shape[0]):
         for z, y in pieces:
             dropout.run(
                 **source.rows("source", block, z, y), **target.rows("target", block, z, y),
-                **words, iteration=iteration, first_channel=block * LANES, first_plane=z,
+                **words, first_channel=block * LANES, first_plane=z,
                 first_row=y, planes=1 if parts else planes, rows=1 if parts else rows,
                 width=width, keep=keep,
             )  # fmt: skip
@@ -54,9 +55,9 @@ def kept(keep: float, channel: int, *place: int) -> bool:
 
 def test_follows_its_definition() -> None:
     x = normal(0, LANES + 3, 2, 2, 5)
-    y = dropped(x, 0.4, seed=-7, iteration=11, image=2)
+    y = dropped(x, 0.4, seed=-7, edge=25, iteration=11, image=2)
     for channel, z, y_, column in np.ndindex(*x.shape):
-        expected = kept(0.4, channel, -7, 11, 2, z, y_, column)
+        expected = kept(0.4, channel, -7 ^ 25, 11, 2, z, y_, column)
         scale = np.float32(1 / 0.4) if expected else np.float32(0)
         assert y[channel, z, y_, column] == x[channel, z, y_, column] * scale
 
@@ -81,7 +82,7 @@ def test_rate_is_even_along_every_axis(keep: float) -> None:
 
 def test_every_word_changes_the_mask() -> None:
     ones = np.ones((3, 4, 5, 6), np.float32)
-    masks = [dropped(ones, 0.5, **{word: 1}) for word in ("seed", "iteration", "image")]
+    masks = [dropped(ones, 0.5, **{word: 1}) for word in ("seed", "edge", "iteration", "image")]
     masks.append(dropped(ones, 0.5))
     for i, a in enumerate(masks):
         for b in masks[:i]:

@@ -45,7 +45,9 @@ def content(name: str) -> bytes | None:
 
 
 def keep(name: str, whole: bytes) -> None:
-    """Write a file whole or not at all, then remove what is too old or too much; OSError if that fails."""
+    """Write a file whole or not at all, if it is not too large, then remove what is too old or too much; or OSError."""
+    if len(whole) > MOST_BYTES:
+        return
     cache.made()
     private_files.make(home())
     path = place(name)

@@ -24,7 +24,7 @@ from znnpy.engine.kept.records import (
     requests_record,
 )
 from znnpy.engine.memory.layout import Layout
-from znnpy.engine.memory_planning import MemoryPlan, planned_within
+from znnpy.engine.memory_planning import MemoryPlan, planned_within, with_tasks
 from znnpy.engine.step_tasks import Connected, PlannedTasks, Settings
 from znnpy.engine.tasks.frozen_graph import FrozenGraph
 from znnpy.errors import reason
@@ -36,12 +36,13 @@ LEAST_CALLS = 4096
 
 def planned(layout: Layout, settings: Settings) -> MemoryPlan:
     """Return `planned_within` with tasks, or the same plan with graphs that another process has kept."""
-    return recalled(layout, settings) or planned_within(layout, settings, keep=True)
+    found = recalled(layout, settings)
+    return found or with_tasks(planned_within(layout, settings, keep=True), settings)
 
 
 def recalled(layout: Layout, settings: Settings) -> MemoryPlan | None:
     """Return the memory plan of a layout with its graphs, if they are kept."""
-    if len(layout.numbers) > 1 or settings.party or not folder.has(family(layout)):
+    if settings.party or not folder.has(family(layout)):
         return None
     name = key(layout, settings)
     content = name and folder.content(name)

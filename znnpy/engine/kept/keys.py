@@ -29,6 +29,7 @@ from znnpy_kernels.machine.declarations import full_name
 from znnpy_kernels.simd.lanes import LANES, target_features
 
 from znnpy.engine.memory.layout import Layout
+from znnpy.engine.memory_planning import room_for_replicas
 from znnpy.engine.step_tasks import Settings
 from znnpy.layers.activation_functions import FUNCTIONS
 from znnpy.layers.edges import EDGE_KINDS
@@ -40,8 +41,11 @@ OWN = ("znnpy", "znnpy_kernels", "numpy", "builtins")
 """Packages whose code is in the digest, or is no code that tasks follow from."""
 BEGAN = min(time.time(), psutil.Process().create_time())
 """When this process may have read the first of its sources; a fork has what was loaded before it."""
-APART = ("steal_seed", "record")
-"""Settings that no task follows from."""
+APART = ("steal_seed", "record", "optimizer", "clip_norm")
+"""Settings that no task follows from, or only in part, which is told beside.
+
+Tasks read the optimiser's numbers, the norm by which gradients are clipped, and the seed where a step is staged.
+"""
 
 
 class _ForeignError(Exception):
@@ -57,8 +61,9 @@ def family(layout: Layout) -> str:
 
 
 def key(layout: Layout, settings: Settings) -> str | None:
-    """Return the key of a layout of one microbatch and a single rank, a file's name; None where there is none."""
+    """Return the key of a layout of a single rank, planned or not, a file's name; None where there is none."""
     own = {it.name: getattr(settings, it.name) for it in fields(settings) if it.name not in APART}
+    own |= {"states": settings.optimizer.state_names, "clips": settings.clip_norm is not None}
     kinds = sorted({edge.kind for edge in layout.network.edges})
     functions = sorted({node.function for node in layout.network.nodes})
     entries = [
@@ -72,12 +77,24 @@ def key(layout: Layout, settings: Settings) -> str | None:
     if any(ALGORITHMS[method.algorithm].traits.plans_ffts for method in methods):
         return None
     try:
-        alike = replace(layout, plan=Plan(layers))
-        told = _told([alike, layout.grain, own, entries]), _machine(), _code()
+        alike = replace(_asked(layout), plan=Plan(layers), seed=0)
+        follows = [alike, layout.grain, own, entries, _room(layout, settings)]
+        told = _told(follows), _machine(), _code()
     except _ForeignError:
         return None
     digest = hashlib.sha256(repr(told).encode())
     return f"{family(layout)}-{digest.hexdigest()[:32]}"
+
+
+def _asked(layout: Layout) -> Layout:
+    """Return the layout that a plan was asked for: how many microbatches are in flight follows from memory."""
+    many = len(layout.numbers) > 1
+    return replace(layout, replicas=1, filters_kept=False) if many else layout
+
+
+def _room(layout: Layout, settings: Settings) -> int:
+    """Return the bytes that decide how many microbatches are in flight; 0 of a single one."""
+    return room_for_replicas(settings) if len(layout.numbers) > 1 else 0
 
 
 def _machine() -> list[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from enum import Enum
 from operator import index
 from typing import Any
@@ -34,6 +35,8 @@ def plan_record(plan: MemoryPlan) -> Record:
     names = {name: number for number, name in enumerate(sharing.offsets)}
     return {
         "bytes": plan.bytes,
+        "replicas": plan.layout.replicas,
+        "filters_kept": plan.layout.filters_kept,
         "workspace": plan.workspace,
         "uses": dict(plan.uses),
         "again": plan.again,
@@ -48,11 +51,13 @@ def plan_record(plan: MemoryPlan) -> Record:
             for name, others in sharing.neighbours.items()
         ],
         "busiest": [names[name] for name in sharing.busiest],
+        "repeated": [names[name] for name in sharing.again],
     }
 
 
 def plan_of(record: Record, layout: Layout) -> MemoryPlan:
-    """Return the memory plan of a layout of one microbatch from its record."""
+    """Return the memory plan of a layout from its record."""
+    layout = replace(layout, replicas=record["replicas"], filters_kept=record["filters_kept"])
     names = [_name_of(name) for name in record["names"]]
     sharing = Sharing(
         dict(zip(names, record["offsets"], strict=True)),
@@ -60,6 +65,7 @@ def plan_of(record: Record, layout: Layout) -> MemoryPlan:
         {names[name]: [names[it] for it in others] for name, others in record["neighbours"]},
         [names[it] for it in record["busiest"]],
         layout.replicas,
+        tuple(names[it] for it in record["repeated"]),
     )
     return MemoryPlan(
         layout,

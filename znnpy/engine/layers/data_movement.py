@@ -184,8 +184,9 @@ def _drop(
                         **rows_of(source, "source", batch, block, low),
                         **rows_of(target, "target", batch, block, low),
                         **counts(target, low, high),
+                        "seed": build.staged.seed,
                         # Each edge draws its own mask; `hash` would differ between processes.
-                        "seed": build.layout.seed ^ crc32(edge.name.encode()),
+                        "edge": crc32(edge.name.encode()),
                         "iteration": build.staged.iteration,
                         # The number within the whole update, so that ranks and microbatches draw
                         # what one process would.

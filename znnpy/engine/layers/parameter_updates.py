@@ -42,7 +42,7 @@ def emit_updates(
     done = frozen | step.updated
     moving = [parameter for parameter in build.moving if parameter.name not in done]
     # Clipping is the one thing that makes every update wait for the whole backward pass.
-    scale = None if clip_norm is None else _emit_clip(step, build, moving, clip_norm)
+    scale = None if clip_norm is None else _emit_clip(step, build, moving)
     for parameter in moving:
         # Many tasks of many microbatches read them: one gate in place of an edge from each to each update.
         if len(build.layout.numbers) > 1:
@@ -188,9 +188,7 @@ def _emit_average(step: Step, build: Build, part: _Range, *, follows: bool = Fal
     )
 
 
-def _emit_clip(
-    step: Step, build: Build, parameters: Sequence[Parameter], clip_norm: float
-) -> Buffer:
+def _emit_clip(step: Step, build: Build, parameters: Sequence[Parameter]) -> Buffer:
     """Declare the tasks of the norm over all gradients; return the buffer of the factor by which all are scaled."""
     # One float64 for each parameter, added in order.
     partials = build.scratch(Name(NORM_PARTIALS), 2 * len(parameters))
@@ -213,13 +211,13 @@ def _emit_clip(
         {
             "partials": partials.address,
             "count": len(parameters),
-            "max_norm": clip_norm,
+            "max_norm": build.staged.max_norm,
             "scale": scale.address,
             "norm": 0,
         },
         what=Identity(None, Pass.UPDATE, Part.CLIP),
         cost=1e-6,
-        reads=[partials.region(0, len(parameters))],
+        reads=[partials.region(0, len(parameters)), build.staged.given.region()],
         writes=[scale.region()],
     )
     return scale

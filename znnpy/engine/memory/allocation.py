@@ -153,7 +153,7 @@ class Build:
             assert name
             if kind == "shared":
                 return self.arena.place(name)
-            return self._buffer(self.replica, name, _Asked(floats, filled=filled)).address
+            return self._buffer(self.arena, name, _Asked(floats, filled=filled)).address
 
         first = [address for _, address in self.arena.taken[: self.reserved]]
         own = tuple(bool(name) for name, _ in self.arena.taken[: self.reserved])

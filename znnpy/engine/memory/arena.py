@@ -151,9 +151,8 @@ class Arena:
     def share(self, name: Name, floats: int) -> int:
         """Reserve room for a buffer that may share memory with others; return its address."""
         self.shared[name] = Shared(buffer_bytes(floats), name.use)
-        return self._note(
-            name, self.place(name) if self._sharing else self._take(buffer_bytes(floats))
-        )
+        placed = self._sharing and not self.apart
+        return self._note(name, self.place(name) if placed else self._take(buffer_bytes(floats)))
 
     def buffer(
         self, name: Name, floats: int, *, shared: bool = False, filled: Filled = Filled.STEP

@@ -23,7 +23,10 @@ HYPER_WORDS = 16
 SHARE_AT = HYPER_WORDS - 1
 
 NUMBERS = f"={2 * HYPER_WORDS}dq"
-"""How the numbers that all microbatches share lie, as `struct` writes it; two float32 for each output follow."""
+"""How the numbers that all microbatches share lie, as `struct` writes it; two float32 for each output follow.
+
+Behind these the two numbers that stay as they are: the seed, and the norm by which gradients are clipped.
+"""
 
 
 @dataclass(frozen=True)
@@ -38,8 +41,8 @@ class Staging:
     by output, two float64, loss and error. All microbatches of a step have the rest in common. Side by side, as
     NUMBERS says: `hyper`, `hyper_biases`, float64 numbers of the optimiser for filters and for all else; `iteration`,
     one int64; `normalizers`, by output, two float32 by which the sums of losses and of wrong voxels are multiplied.
-    `classes`: a float32 weight for each channel of an output; `tables`: three int64 for each channel. `given`: the
-    buffer that stands for all that Python fills beside inputs.
+    `classes`: a float32 weight for each channel of an output; `tables`: three int64 for each channel. `seed`: an int64;
+    `max_norm`: a float64. `given`: the buffer that stands for all that Python fills beside inputs.
     """
 
     inputs: dict[str, Tensor]
@@ -55,6 +58,8 @@ class Staging:
     hyper: int
     hyper_biases: int
     iteration: int
+    seed: int
+    max_norm: int
     given: Buffer
 
 
@@ -91,10 +96,11 @@ def reserve_staging(arena: Arena, layout: Layout, parity: int) -> list[Staging]:
     network, reserve = layout.network, partial(arena.reserve, use=STAGED)
     outputs = network.outputs if layout.training else ()
     # First, and so the beginning of all: two sets of hyperparameters, since weight decay is for filters alone; tasks
-    # read them by address, so a new learning rate changes no task.
-    hyper = reserve(calcsize(NUMBERS) // 4 + 2 * len(outputs))
+    # read them by address, so neither a new learning rate nor another seed changes a task.
+    hyper = reserve(calcsize(NUMBERS) // 4 + 2 * len(outputs) + 4)
     hyper_biases, iteration = hyper + 8 * HYPER_WORDS, hyper + 16 * HYPER_WORDS
     factors = hyper + calcsize(NUMBERS)
+    seed = factors + 8 * len(outputs)
     sizes = {
         node.name: dense_floats(layout.batch, node.channels, layout.shape(node.name))
         for node in outputs
@@ -121,6 +127,8 @@ def reserve_staging(arena: Arena, layout: Layout, parity: int) -> list[Staging]:
             hyper,
             hyper_biases,
             iteration,
+            seed,
+            seed + 8,
             given,
         )
 
