@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from math import inf
 from pathlib import Path
 
 # Before NumPy is loaded, here and in what tests start: threads of BLAS wait for each other by spinning, a fifth of the
@@ -97,9 +98,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_graph_is_kept() -> Iterator[None]:
-    """Keep no connected graphs, but where a test says so: others change the code that tasks follow from."""
-    from znnpy.engine.kept import graphs  # after what `pytest_configure` sets
+    """Keep no connected graphs, but where a test says so: others change the code that tasks follow from.
+
+    Where one does, sources that were saved just before, or meanwhile, are as good as older ones.
+    """
+    from znnpy.engine.kept import graphs, keys  # after what `pytest_configure` sets
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(graphs, "LEAST_CALLS", sys.maxsize)
+        patch.setattr(keys, "BEGAN", inf)
         yield

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import runpy
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -99,3 +102,28 @@ def test_every_document_is_on_the_site() -> None:
 def test_what_is_shown_as_a_path_is_there() -> None:
     for path in re.findall(r"[\w/]+\.css", (DOCS / "conf.py").read_text()):
         assert Path(DOCS, "_static", path).is_file()
+
+
+def test_tutorials_train_no_longer_than_they_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inline = pytest.importorskip("matplotlib_inline.backend_inline")
+    monkeypatch.setattr(inline, "set_matplotlib_formats", lambda *_: None)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ZNNPY_TUTORIAL_VOLUMES", str(Path(__file__).parent / "pictures"))
+    magics: dict[str, Callable[[str, str], None]] = {}
+    shell = SimpleNamespace(register_magic_function=lambda it, _, name: magics.update({name: it}))
+    runpy.run_path(str(DOCS / "_site/startup.py"), {"get_ipython": lambda: shell})
+
+    def written(text: str) -> str:
+        magics["writefile"]("config.yaml", text)
+        return (tmp_path / "config.yaml").read_text()
+
+    tutorials = [path.read_text() for path in sorted((DOCS / "tutorials").glob("*.md"))]
+    assert [written(text) for text in tutorials] == tutorials
+    monkeypatch.setenv("ZNNPY_TUTORIAL_UPDATES", "70")
+    numbers = [
+        int(it) for text in tutorials for it in re.findall(r"iterations: (\d+)", written(text))
+    ]
+    assert len(numbers) > 5
+    assert min(numbers) < max(numbers) == 70

@@ -118,6 +118,15 @@ def test_another_process_finds_the_same_key():
     assert found.stdout.strip() == own["found"]
 
 
+def test_sources_count_as_read_from_the_start_of_a_process_on():
+    """Not from when the key's module is imported, which may be later than others."""
+    script = "from znnpy.engine.kept import keys; print(keys.BEGAN)"
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as child:
+        started = time.time()
+        began, _ = child.communicate()
+    assert float(began) <= started
+
+
 def test_all_that_this_package_has_is_told():
     for registry in (LOSSES, OPTIMIZERS, EDGE_KINDS, FUNCTIONS):
         for entry in registry.values():
