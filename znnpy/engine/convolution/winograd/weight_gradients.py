@@ -21,8 +21,9 @@ from znnpy.engine.convolution.winograd.arguments import (
 from znnpy.engine.convolution.winograd.gradient_panels import planes_of
 from znnpy.engine.convolution.winograd.gradient_stages import emit_joint, single_range
 from znnpy.engine.convolution.winograd.passes import both_gradients, line_weights, shape_of
-from znnpy.engine.convolution.winograd.slab_kernels import makes_both, sums_lines
+from znnpy.engine.convolution.winograd.slab_kernels import makes_both
 from znnpy.engine.memory.allocation import Build
+from znnpy.engine.memory.joined_gradients import sums_lines
 from znnpy.engine.memory.regions import Buffer
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.step import Step, combine_pieces
