@@ -9,6 +9,8 @@ import pytest
 
 from znnpy import Model
 from znnpy.engine.memory import feature_maps
+from znnpy.engine.memory.layout import Layout
+from znnpy.layers.types import BARE
 from znnpy.network.types import Edge, Network, Node
 
 LINES = (3, 1, 1)
@@ -17,14 +19,15 @@ METHODS = dict.fromkeys(("forward", "gradient", "weight"), "winograd")
 METHODS |= {f"{which}_march": "joined" for which in METHODS}
 
 
-def chain(*functions, size=LINES):
+def chain(*functions, size=LINES, padding=BARE):
     """Convolutions in a row, whose nodes are a, b ..., and a plan for them."""
     channels = 3, *(11 for _ in functions)
     names = ["input", *"abcdefgh"[: len(functions)]]
     kinds = ["input", *("transfer" for _ in functions)]
     nodes = map(Node, names, kinds, channels, ("linear", *functions))
     edges = tuple(
-        Edge(f"c{target}", "conv", source, target, size=size) for source, target in pairwise(names)
+        Edge(f"c{target}", "conv", source, target, size=size, padding=padding)
+        for source, target in pairwise(names)
     )
     return Network(tuple(nodes), edges), {edge.name: METHODS for edge in edges}
 
@@ -66,21 +69,32 @@ def test_maxima_stay():
     assert over(network, {name: it for name, it in plan.items() if name != cb.name}) == {"c"}
 
 
+def updated(case, threads):
+    """What a model needs, and what three updates and a forward pass make."""
+    network, plan = case
+    output, random = (33, 34, 35), np.random.default_rng(0)
+    target = random.random((2, 11, *output), np.float32)
+    with Model(network, output, batch=2, threads=threads, seed=3, plan=plan) as model:
+        x = random.random((2, 3, *model.input_shape), np.float32)
+        losses = [model.step(x, target) for _ in range(3)]
+        return model.memory, [*losses, model.forward(x), *model.parameters.values()]
+
+
 @pytest.mark.parametrize("size", [LINES, (1, 3, 3), (3, 3, 3)])
 def test_updates_have_the_same_bits(monkeypatch, size):
-    network, plan = chain("relu", "leaky_relu", "relu", size=size)
-    output, random, found = (33, 34, 35), np.random.default_rng(0), []
-    target = random.random((2, 11, *output), np.float32)
-    for over_values in (True, False):
-        with monkeypatch.context() as patch:
-            if not over_values:
-                patch.setattr(feature_maps, "lies_over_values", lambda *_: False)
-            with Model(network, output, batch=2, threads=2, seed=3, plan=plan) as model:
-                x = np.cos(np.arange(2 * 3 * np.prod(model.input_shape), dtype=np.float32))
-                x = x.reshape(2, 3, *model.input_shape)
-                losses = [model.step(x, target) for _ in range(3)]
-                found.append((model.memory, losses, dict(model.parameters)))
-    (less, *own), (more, *other) = found
+    case = chain("relu", "leaky_relu", "relu", size=size)
+    less, found = updated(case, 2)
+    monkeypatch.setattr(feature_maps, "lies_over_values", lambda *_: False)
+    more, wanted = updated(case, 2)
     assert less < more
-    assert own[0] == other[0]
-    assert all(np.array_equal(own[1][name], other[1][name]) for name in other[1])
+    assert all(map(np.array_equal, found, wanted))
+
+
+@pytest.mark.parametrize("threads", [1, 16])
+def test_lines_need_no_zeros_around_them(monkeypatch, threads):
+    case = chain("relu", "leaky_relu", "relu", padding=((2, 1), (0, 0), (0, 0)))
+    less, found = updated(case, threads)
+    monkeypatch.setattr(Layout, "_goes_by_lines", lambda *_: False)
+    more, wanted = updated(case, threads)
+    assert less < more
+    assert all(map(np.array_equal, found, wanted))

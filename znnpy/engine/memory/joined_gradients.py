@@ -2,38 +2,26 @@
 
 from __future__ import annotations
 
-from znnpy_kernels.winograd import cubes, lines
+from znnpy_kernels.winograd import cubes
 from znnpy_kernels.winograd.cubes import CUBE
 from znnpy_kernels.winograd.flat import TAPS_OF_PLANES
 from znnpy_kernels.winograd.flat_back import PLANE_SUMS_BYTES, plane_sums_bytes
-from znnpy_kernels.winograd.lines import TAPS_OF_LINES
 
 from znnpy.engine.memory.layout import Layout
 from znnpy.engine.memory.winners import is_plain
 from znnpy.layers.edges import edge_kind
 from znnpy.network.types import ONCE, Edge, Node
-from znnpy.plan import PassName
-from znnpy.plan.algorithms.winograd import MARCH_KNOWN
 from znnpy.plan.algorithms.winograd_tiles import tile_count
 
 FEWEST_TILES = 512
 """Of cubes: each task transforms sums of its own to taps, and of small layers there are tasks of a dozen tiles."""
 
 
-def takes_joined(layout: Layout, edge: Edge, which: PassName) -> bool:
-    """Return whether a pass takes the kernels that can make both gradients at once, where there are any.
-
-    Plans without a march, as they are where none was measured, take them where they are known to be faster.
-    """
-    march = layout.plan.layers[edge.name].method(which).march
-    return MARCH_KNOWN if march is None else march == "joined"
-
-
 def joins(layout: Layout, edge: Edge) -> bool:
     """Return whether data and weight gradient go in the same tasks where both are wanted."""
     layer, shape = layout.plan.layers[edge.name], layout.conv_shape(edge)
     planned = layer.gradient == layer.weight == "winograd" and edge.learn
-    planned = planned and all(takes_joined(layout, edge, it) for it in ("gradient", "weight"))
+    planned = planned and all(layout.takes_joined(edge, it) for it in ("gradient", "weight"))
     if not planned or layout.bands(edge) or layout.folded(edge):
         return False
     if layout.lanes(edge.source) == 1:
@@ -43,16 +31,7 @@ def joins(layout: Layout, edge: Edge) -> bool:
     near = edge.size == CUBE and layout.geometry.dilations[edge.name] == ONCE
     small = cubes.sums_bytes(shape.inputs, shape.outputs) <= cubes.SUMS_BYTES
     many = shape.batch * tile_count(shape) >= FEWEST_TILES
-    return (near and small and many) or sums_lines(layout, edge)
-
-
-def sums_lines(layout: Layout, edge: Edge) -> bool:
-    """Return whether weight gradients go row by row: those by Winograd, made with the data gradient or alone."""
-    shape, (_, *others) = layout.conv_shape(edge), layout.padding(edge)
-    plain = not (layout.bands(edge) or layout.folded(edge) or layout.lanes(edge.source) == 1)
-    small = lines.sums_bytes(shape.inputs, shape.outputs) <= lines.SUMS_BYTES
-    plain = plain and edge.size == TAPS_OF_LINES and not any(map(any, others))
-    return plain and small and takes_joined(layout, edge, "weight")
+    return (near and small and many) or layout.sums_lines(edge)
 
 
 def applied_backward(layout: Layout, edge: Edge) -> Node | None:

@@ -17,7 +17,7 @@ from znnpy_kernels.winograd.planar_back import WINOGRAD_PLANAR_BACK, planar_back
 
 from znnpy.engine.convolution.winograd.operands import Ends
 from znnpy.engine.memory.allocation import Build
-from znnpy.engine.memory.joined_gradients import joins, takes_joined
+from znnpy.engine.memory.joined_gradients import joins
 from znnpy.network.types import ONCE, Edge
 
 
@@ -32,7 +32,7 @@ def slab_kernel(ends: Ends, *, weights: bool) -> tuple[Kernel, int, Mapping[str,
         return WINOGRAD_PLANAR_BACK[size], planar_back_floats(size, *channels), {"width": width}
     if ends.source.lanes == 1:
         return WINOGRAD_PLANAR[size], planar_scratch_floats(size, *channels), {}
-    joined = takes_joined(ends.build.layout, ends.edge, "gradient" if ends.backward else "forward")
+    joined = ends.build.layout.takes_joined(ends.edge, "gradient" if ends.backward else "forward")
     if joined and _are_lines(ends):
         kernel = lines.winograd_lines_back if weights else lines.winograd_lines
         return kernel, lines.lines_floats(*channels, weights=weights), NO_WEIGHTS
