@@ -203,6 +203,8 @@ def _asked(args: Any, run: Any, x: int, count: int, turns: int, table: Any, weig
     seen = max(first, POINTS - NEW), min(end, POINTS)
     last = noted(table, 0, places[0] + by, inputs, 4 * args[AT.source_block], seen, steps[0])
     if weights:
+        # Where outputs take the place of values, these are there when they are written.
+        outputs = 0 if places[3] == places[1] else outputs
         blocks, block = cover(args[AT.channels], LANES), 4 * args[AT.values_block]
         last = noted(table, last, places[3] + by, blocks, block, (0, made), steps[3])
     elif args[AT.output]:

@@ -13,7 +13,8 @@ from small_models import data
 from znnpy_kernels.simd.lanes import LANES
 
 from znnpy import Model, Optimizer
-from znnpy.engine.convolution.winograd import gradient_stages, slab_kernels, weight_gradients
+from znnpy.engine.convolution.winograd import gradient_stages, weight_gradients
+from znnpy.engine.memory import joined_gradients
 from znnpy.engine.step_tasks import declare_update
 from znnpy.engine.tasks.task_identity import Pass
 from znnpy.network.types import Norm
@@ -163,7 +164,7 @@ def test_tasks_of_lines_that_share_their_source():
 @pytest.mark.parametrize("joined", [[("conv", "a", "b", size(3, 3, 3, padding="same"))], []])
 def test_tasks_of_both_gradients_of_cubes(monkeypatch, joined):
     """Of a source that one layer reads, or several."""
-    monkeypatch.setattr(slab_kernels, "FEWEST_TILES", 1)
+    monkeypatch.setattr(joined_gradients, "FEWEST_TILES", 1)
     net = network(
         [("x", "input", 1), ("a", "transfer", 10, {"function": "relu"}), ("b", "transfer", 9),
          ("y", "transfer", 2)],

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from blocked_images import Blocked, normal
+from blocked_images import Blocked, normal, same_bits
 from correlations import Triple, correlated
 from filter_gradients import expected_gradient
 from filter_points import aligned, points_of
@@ -99,10 +99,9 @@ def test_both_gradients(case: Any, slope: float) -> None:
     sums = np.full(-(-outputs // LANES) * LANES, np.nan, np.float32)
     # Filters lead from the values to the images, whose gradient these are.
     packed = np.full(packed_size(inputs, outputs, 27) + LANES, np.nan, np.float32)
-    winograd_cubes_back.run(
-        **cubes.words | seen.whole("output") | seen.whole("values")
-        | {"slope": slope, "bias_gradient": sums, "weights": packed, "channels": outputs}
-    )  # fmt: skip
+    words = cubes.words | {"slope": slope, "channels": outputs}
+    words |= seen.whole("output") | seen.whole("values")
+    winograd_cubes_back.run(**words | {"bias_gradient": sums, "weights": packed})
     found = cubes.made(np.where(values > 0, cubes.sums, slope * cubes.sums))
     added = found.sum((1, 2, 3), dtype=np.float64)
     assert np.abs(sums[:outputs] - added).max() <= 1e-4 * np.abs(added).max()
@@ -111,3 +110,10 @@ def test_both_gradients(case: Any, slope: float) -> None:
     wanted = expected_gradient(cubes.padded, np.where(cubes.own, values, 0), ONE)
     wanted = wanted.swapaxes(0, 1)[:, :, ::-1, ::-1, ::-1]
     assert np.abs(weights - wanted).max() <= 1e-5 * np.abs(wanted).max()
+    # What is read of a tile may be overwritten by what is made of it.
+    again = np.full_like(sums, np.nan), np.full_like(packed, np.nan)
+    words |= seen.whole("target") | {"bias_gradient": again[0], "weights": again[1]}
+    winograd_cubes_back.run(**words)
+    over = np.where(cubes.own, seen.planar(), 0)
+    assert all(map(same_bits, (over, *again), (found, sums, packed)))
+    assert seen.gaps_intact()

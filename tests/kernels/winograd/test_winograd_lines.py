@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from blocked_images import GUARD, Blocked, normal
+from blocked_images import GUARD, Blocked, normal, same_bits
 from correlations import Triple, correlated
 from filter_gradients import expected_gradient
 from filter_points import aligned, points_of
@@ -100,14 +100,19 @@ def test_both_gradients(
     seen = Blocked.of(values, gap)
     sums = np.full(-(-outputs // LANES) * LANES, np.nan, np.float32)
     packed = np.full(packed_size(inputs, outputs, 3) + LANES, np.nan, np.float32)
-    winograd_lines_back.run(
-        **lines.words | seen.whole("output") | seen.whole("values")
-        | {"slope": slope, "bias_gradient": sums, "weights": packed, "channels": outputs}
-    )  # fmt: skip
+    words = lines.words | {"slope": slope, "channels": outputs}
+    words |= seen.whole("output") | seen.whole("values")
+    winograd_lines_back.run(**words | {"bias_gradient": sums, "weights": packed})
     found = lines.made(np.where(values > 0, lines.sums, slope * lines.sums))
     added = found.sum((1, 2, 3), dtype=np.float64)
     assert np.abs(sums[:outputs] - added).max() <= 1e-4 * np.abs(added).max()
     lines.check_weights(packed, values)
+    # What is read of a tile may be overwritten by what is made of it.
+    again = np.full_like(sums, np.nan), np.full_like(packed, np.nan)
+    words |= seen.whole("target") | {"bias_gradient": again[0], "weights": again[1]}
+    winograd_lines_back.run(**words)
+    assert all(map(same_bits, (seen.planar(), *again), (found, sums, packed)))
+    assert seen.gaps_intact()
 
 
 @pytest.mark.parametrize(("inputs", "outputs", "extents", "apart", "gap"), CASES[-2:])

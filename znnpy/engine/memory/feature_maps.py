@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from znnpy_kernels.direct.forward import gradient_halo
 
 from znnpy.engine.memory.arena import Replica
 from znnpy.engine.memory.early_edges import early_edges
+from znnpy.engine.memory.joined_gradients import lies_over_values
 from znnpy.engine.memory.layout import Layout, wider
 from znnpy.engine.memory.regions import Name, Use
 from znnpy.engine.memory.tensor_aliases import (
@@ -46,6 +47,7 @@ class FeatureMaps:
     unless the backward pass needs the sum as well; edges that fill whole blocks of a concat node write into these;
     an identity that is not the first is its source's activation. `gradients`: of the loss by a node's value, later by
     the sum of its edges. `backward`: each edge's gradient by its source; for such an identity its target's gradient.
+    Some gradients lie over the values of their nodes (`joined_gradients.lies_over_values`).
     Gradients that are not made (`winners.weighed_by_maxima`) have no memory.
     `early`: by node the edges whose outputs are made once it has its values, before their targets' turn.
     """
@@ -193,13 +195,18 @@ def _reserve_gradient(replica: Replica, layout: Layout, maps: FeatureMaps, name:
 
 
 def _own_gradient(layout: Layout, maps: FeatureMaps, name: str) -> Tensor | None:
-    """Return the gradient in which a node's lies: of the only node that it is handed to, or a part of a concat node's.
+    """Return where a node's gradient lies that has no memory of its own.
 
-    The latter only if it needs no padding of its own.
+    Over its values (`lies_over_values`), in the gradient of the only node that it is handed to, or in a part of a
+    concat node's, if it needs no padding of its own.
     """
     outgoing = layout.network.outgoing(name)
     if not outgoing:
         return None
+    if lies_over_values(layout, name):
+        # Zeros around the values are none of it: who reads zeros around a gradient needs one apart.
+        bare = replace(maps.activations[name], frame=BARE)
+        return bare if _gradient_frame(layout, name) == BARE else None
     first = first_back(layout.network, outgoing)
     if is_alone(layout.network, first) and layout.lanes(name) == layout.lanes(first.target):
         # That node has passed it on by then, in this memory.

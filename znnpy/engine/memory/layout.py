@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.winograd import lines
 
 from znnpy.engine.memory.planar import planar_nodes
 from znnpy.geometry import Geometry
@@ -18,6 +19,7 @@ from znnpy.layers.windows import sides
 from znnpy.network.types import Edge, Network, Triple
 from znnpy.plan import ALGORITHMS, PASSES, ConvShape, Grain, PassName, Plan, cut_axis
 from znnpy.plan.algorithms import Traits
+from znnpy.plan.algorithms.winograd import MARCH_KNOWN
 from znnpy.plan.choose import planned_seconds
 from znnpy.plan.cost import Band, convolutions, lies_planar, planar_candidates
 
@@ -158,7 +160,31 @@ class Layout:
             return False
         which = PASSES if self.training else PASSES[:1]
         planar = {edge.source, edge.target} <= self.planar
-        return planar and all(self.traits(edge, it).sees_zeros for it in which)
+        # Planar ones by masks; tiles of other blocks are copied at borders, which takes longer than a frame.
+        known = planar or self._goes_by_lines(edge)
+        return known and all(self.traits(edge, it).sees_zeros for it in which)
+
+    def _goes_by_lines(self, edge: Edge) -> bool:
+        """Return whether all passes that read a convolution's source go row by row, which copies nothing at borders."""
+        # Asked of every task, so what tells most layers comes first.
+        blocks = edge.size == lines.TAPS_OF_LINES and self.lanes(edge.target) == LANES
+        return blocks and self.takes_joined(edge, "forward") and self.sums_lines(edge)
+
+    def takes_joined(self, edge: Edge, which: PassName) -> bool:
+        """Return whether a pass takes the kernels that can make both gradients at once, where there are any.
+
+        Plans without a march, as they are where none was measured, take them where they are known to be faster.
+        """
+        march = self.plan.layers[edge.name].method(which).march
+        return MARCH_KNOWN if march is None else march == "joined"
+
+    def sums_lines(self, edge: Edge) -> bool:
+        """Return whether weight gradients go row by row: those by Winograd, made with the data gradient or alone."""
+        shape, (_, *others) = self.conv_shape(edge), self.padding(edge)
+        plain = not (self.bands(edge) or self.folded(edge) or self.lanes(edge.source) == 1)
+        small = lines.sums_bytes(shape.inputs, shape.outputs) <= lines.SUMS_BYTES
+        plain = plain and edge.size == lines.TAPS_OF_LINES and not any(map(any, others))
+        return plain and small and self.takes_joined(edge, "weight")
 
     def frame(self, node: str) -> Sides:
         """Return the padding around a node's activation in memory, wide enough for all that lies in its blocks."""

@@ -8,6 +8,7 @@ from znnpy_kernels.direct.epilogue import PLAIN
 from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.engine.memory.allocation import Build
+from znnpy.engine.memory.joined_gradients import applied_backward
 from znnpy.engine.memory.layout import Layout
 from znnpy.engine.memory.regions import SMALL, Buffer, Name, Region, Use
 from znnpy.engine.memory.winners import is_pair_filter, is_plain
@@ -66,17 +67,6 @@ def _sloped(layout: Layout, node: Node) -> FunctionName:
     In prediction one slope for all channels is that of leaky_relu, which lies elsewhere; training keeps the sum.
     """
     return "leaky_relu" if is_tied(node) and not layout.training else node.function
-
-
-def applied_backward(layout: Layout, edge: Edge) -> Node | None:
-    """Return the node whose function's gradient an edge's data gradient applies: one that no other edge reads."""
-    # The gradient with padding is folded later; the function's gradient must come after that.
-    if layout.folded(edge):
-        return None
-    node = layout.network.node(edge.source)
-    known = layout.traits(edge, "gradient").backward_functions
-    alone = len(layout.network.outgoing(node.name)) == 1
-    return node if alone and is_plain(node) and node.function in known else None
 
 
 def masked_by_maxima(layout: Layout, edge: Edge) -> Node | None:

@@ -28,16 +28,12 @@ from znnpy_kernels.winograd import rows
 
 from znnpy.engine.convolution.direct.transposed_filters import transposed
 from znnpy.engine.memory.allocation import Build
+from znnpy.engine.memory.joined_gradients import applied_backward
 from znnpy.engine.memory.regions import Buffer, Region
 from znnpy.engine.memory.tensor_aliases import adds
 from znnpy.engine.memory.tensors import Planes, Row, Tensor, in_rows, met_range, source_range
 from znnpy.engine.tasks.bias_gradients import left_behind, sum_bias, sum_planar_bias
-from znnpy.engine.tasks.fusion import (
-    applied_backward,
-    applied_forward,
-    function_reads,
-    function_words,
-)
+from znnpy.engine.tasks.fusion import applied_forward, function_reads, function_words
 from znnpy.engine.tasks.step import Step, by_rows, floats_of
 from znnpy.engine.tasks.task_identity import PASS_OF, Identity, Part
 from znnpy.layers.types import ONCE

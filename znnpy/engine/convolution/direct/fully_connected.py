@@ -7,8 +7,8 @@ from math import prod
 from znnpy_kernels.direct.dense_gradient import SCRATCH, TOGETHER, dense_gradient
 
 from znnpy.engine.memory.allocation import Build
+from znnpy.engine.memory.joined_gradients import applied_backward
 from znnpy.engine.memory.tensors import is_dense
-from znnpy.engine.tasks.fusion import applied_backward
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.network.types import Edge

@@ -16,8 +16,8 @@ from znnpy.engine.convolution.direct import fully_connected
 from znnpy.engine.convolution.direct.correlation import against, along, correlate
 from znnpy.engine.convolution.direct.weight_gradients import multiply
 from znnpy.engine.memory.allocation import Build
+from znnpy.engine.memory.joined_gradients import applied_backward
 from znnpy.engine.memory.tensors import ROW_SAMPLES, Tensor, firsts, in_rows, is_dense
-from znnpy.engine.tasks.fusion import applied_backward
 from znnpy.engine.tasks.step import Step
 from znnpy.network.types import Edge
 from znnpy.plan import PassName

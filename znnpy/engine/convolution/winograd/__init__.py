@@ -12,8 +12,8 @@ from znnpy.engine.convolution.flops import Operations
 from znnpy.engine.convolution.winograd.filters import derive, goes_staged, on_the_way
 from znnpy.engine.convolution.winograd.marches import spreads
 from znnpy.engine.convolution.winograd.passes import data_gradient, forward
-from znnpy.engine.convolution.winograd.slab_kernels import joins, sums_lines
 from znnpy.engine.convolution.winograd.weight_gradients import updates_at_once, weight_gradient
+from znnpy.engine.memory.joined_gradients import joins
 from znnpy.engine.memory.layout import Layout
 from znnpy.engine.tasks.task_identity import PASS_OF, Identity, Part, Pass
 from znnpy.network.parameters import trained_nodes
@@ -82,7 +82,7 @@ def operations(
 
 def _sums_points(layout: Layout, edge: Edge, shape: ConvShape) -> bool:
     """Return whether a weight gradient has points of all tiles made in tasks of their own."""
-    return layout.lanes(edge.source) > 1 and is_joint(shape) and not sums_lines(layout, edge)
+    return layout.lanes(edge.source) > 1 and is_joint(shape) and not layout.sums_lines(edge)
 
 
 def _join(found: Operations, edge: Edge) -> None:

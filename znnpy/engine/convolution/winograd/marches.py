@@ -5,8 +5,8 @@ Passes that leave sums for biases behind have leaves that no number of workers m
 
 from __future__ import annotations
 
+from znnpy.engine.memory.joined_gradients import applied_backward
 from znnpy.engine.memory.layout import Layout
-from znnpy.engine.tasks.fusion import applied_backward
 from znnpy.network.types import Edge
 from znnpy.plan import ConvShape
 from znnpy.plan.algorithms.winograd import points_bytes, winograd_seconds

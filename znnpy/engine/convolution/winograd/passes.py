@@ -22,9 +22,10 @@ from znnpy.engine.convolution.winograd.operands import Ends, Finish, strands
 from znnpy.engine.convolution.winograd.slab_kernels import makes_both, slab_kernel
 from znnpy.engine.convolution.winograd.stages import emit_staged
 from znnpy.engine.memory.allocation import Build
+from znnpy.engine.memory.joined_gradients import applied_backward
 from znnpy.engine.memory.regions import Buffer
 from znnpy.engine.memory.tensors import Planes, Tensor
-from znnpy.engine.tasks.fusion import applied_backward, applied_forward
+from znnpy.engine.tasks.fusion import applied_forward
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.errors import PlanError

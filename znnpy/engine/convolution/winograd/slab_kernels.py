@@ -1,4 +1,4 @@
-"""Decides which kernel computes slabs of tiles, and where one task makes both gradients: by sizes and the march."""
+"""Decides which kernel computes slabs of tiles."""
 
 from __future__ import annotations
 
@@ -9,12 +9,7 @@ from znnpy_kernels.winograd import cubes, lines
 from znnpy_kernels.winograd.both_gradients import NO_WEIGHTS
 from znnpy_kernels.winograd.cubes import CUBE
 from znnpy_kernels.winograd.flat import TAPS_OF_PLANES, flat_floats
-from znnpy_kernels.winograd.flat_back import (
-    PLANE_SUMS_BYTES,
-    flat_back_floats,
-    plane_sums_bytes,
-    winograd_flat_back,
-)
+from znnpy_kernels.winograd.flat_back import flat_back_floats, winograd_flat_back
 from znnpy_kernels.winograd.forward import WINOGRAD, scratch_floats, winograd_flat
 from znnpy_kernels.winograd.lines import TAPS_OF_LINES
 from znnpy_kernels.winograd.planar import WINOGRAD_PLANAR, planar_scratch_floats
@@ -22,14 +17,8 @@ from znnpy_kernels.winograd.planar_back import WINOGRAD_PLANAR_BACK, planar_back
 
 from znnpy.engine.convolution.winograd.operands import Ends
 from znnpy.engine.memory.allocation import Build
-from znnpy.engine.memory.layout import Layout
+from znnpy.engine.memory.joined_gradients import joins
 from znnpy.network.types import ONCE, Edge
-from znnpy.plan import PassName
-from znnpy.plan.algorithms.winograd import MARCH_KNOWN
-from znnpy.plan.algorithms.winograd_tiles import tile_count
-
-FEWEST_TILES = 512
-"""Of cubes: each task transforms sums of its own to taps, and of small layers there are tasks of a dozen tiles."""
 
 
 def slab_kernel(ends: Ends, *, weights: bool) -> tuple[Kernel, int, Mapping[str, int]]:
@@ -43,7 +32,7 @@ def slab_kernel(ends: Ends, *, weights: bool) -> tuple[Kernel, int, Mapping[str,
         return WINOGRAD_PLANAR_BACK[size], planar_back_floats(size, *channels), {"width": width}
     if ends.source.lanes == 1:
         return WINOGRAD_PLANAR[size], planar_scratch_floats(size, *channels), {}
-    joined = takes_joined(ends.build.layout, ends.edge, "gradient" if ends.backward else "forward")
+    joined = ends.build.layout.takes_joined(ends.edge, "gradient" if ends.backward else "forward")
     if joined and _are_lines(ends):
         kernel = lines.winograd_lines_back if weights else lines.winograd_lines
         return kernel, lines.lines_floats(*channels, weights=weights), NO_WEIGHTS
@@ -57,46 +46,11 @@ def slab_kernel(ends: Ends, *, weights: bool) -> tuple[Kernel, int, Mapping[str,
     return WINOGRAD[size], scratch_floats(size, *channels), {}
 
 
-def takes_joined(layout: Layout, edge: Edge, which: PassName) -> bool:
-    """Return whether a pass takes the kernels that can make both gradients at once, where there are any.
-
-    Plans without a march, as they are where none was measured, take them where they are known to be faster.
-    """
-    march = layout.plan.layers[edge.name].method(which).march
-    return MARCH_KNOWN if march is None else march == "joined"
-
-
 def _are_lines(ends: Ends) -> bool:
     """Return whether a pass of 3 x 1 x 1 filters goes row by row: rows of both ends are the same."""
     rows = ends.source.shape[1:] == ends.target.shape[1:]
     outside = ends.words["before_y"] or ends.words["before_x"] or ends.words["accumulate"]
     return ends.edge.size == TAPS_OF_LINES and rows and not outside
-
-
-def joins(layout: Layout, edge: Edge) -> bool:
-    """Return whether data and weight gradient go in the same tasks where both are wanted."""
-    layer, shape = layout.plan.layers[edge.name], layout.conv_shape(edge)
-    planned = layer.gradient == layer.weight == "winograd" and edge.learn
-    planned = planned and all(takes_joined(layout, edge, it) for it in ("gradient", "weight"))
-    if not planned or layout.bands(edge) or layout.folded(edge):
-        return False
-    if layout.lanes(edge.source) == 1:
-        return True
-    if edge.size == TAPS_OF_PLANES:
-        return plane_sums_bytes(shape.inputs, shape.outputs) <= PLANE_SUMS_BYTES
-    near = edge.size == CUBE and layout.geometry.dilations[edge.name] == ONCE
-    small = cubes.sums_bytes(shape.inputs, shape.outputs) <= cubes.SUMS_BYTES
-    many = shape.batch * tile_count(shape) >= FEWEST_TILES
-    return (near and small and many) or sums_lines(layout, edge)
-
-
-def sums_lines(layout: Layout, edge: Edge) -> bool:
-    """Return whether weight gradients go row by row: those by Winograd, made with the data gradient or alone."""
-    shape, (_, *others) = layout.conv_shape(edge), layout.padding(edge)
-    plain = not (layout.bands(edge) or layout.folded(edge) or layout.lanes(edge.source) == 1)
-    small = lines.sums_bytes(shape.inputs, shape.outputs) <= lines.SUMS_BYTES
-    plain = plain and edge.size == TAPS_OF_LINES and not any(map(any, others))
-    return plain and small and takes_joined(layout, edge, "weight")
 
 
 def makes_both(build: Build, edge: Edge) -> bool:

@@ -21,7 +21,7 @@ from znnpy.engine.convolution.winograd.arguments import (
 from znnpy.engine.convolution.winograd.gradient_panels import planes_of
 from znnpy.engine.convolution.winograd.gradient_stages import emit_joint, single_range
 from znnpy.engine.convolution.winograd.passes import both_gradients, line_weights, shape_of
-from znnpy.engine.convolution.winograd.slab_kernels import makes_both, sums_lines
+from znnpy.engine.convolution.winograd.slab_kernels import makes_both
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.regions import Buffer
 from znnpy.engine.memory.tensors import Tensor
@@ -60,7 +60,7 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
     if makes_both(build, edge):
         _add_up(step, build, edge, both_gradients(step, build, edge, gradient))
         return
-    if sums_lines(build.layout, edge):
+    if build.layout.sums_lines(edge):
         _add_up(step, build, edge, line_weights(step, build, edge, gradient))
         return
     shape = shape_of(build, edge, source, gradient)
