@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -34,7 +35,7 @@ def test_where_borders_are(
         grid=SimpleNamespace(unit=(step,) * 3),
         spec=SimpleNamespace(blocks=lambda: [((b,) * 3, ()) for b in blocks]),
     )
-    assert _borders(job, 1) == wanted
+    assert list(_borders(job, 1)) == wanted
 
 
 def test_a_seam_is_found_where_it_is(tmp_path: Path) -> None:
@@ -59,9 +60,24 @@ def test_no_place_is_looked_at_twice() -> None:
         grid=SimpleNamespace(unit=(6, 6, 10)),
         spec=SimpleNamespace(blocks=lambda: [((0,) * 3, ())]),
     )
-    found = _places(job, 10**20)
+    found = list(_places(job, 10**20))
     assert {(box.lower, box.upper) for box in found} <= {
         ((0, 0, low), (12, 12, low + 16)) for low in (2, 12)
     }
     assert len(found) == len(set(found)) == 2
-    assert len(_places(job, 1)) == 1
+    assert len(list(_places(job, 1))) == 1
+
+
+def test_places_of_a_volume_without_borders_are_drawn_as_they_are_looked_at() -> None:
+    """All at once would not fit into memory."""
+    job: Any = SimpleNamespace(
+        region=Region((0,) * 3, (2**20,) * 3),
+        grid=SimpleNamespace(unit=(2**20,) * 3),
+        spec=SimpleNamespace(blocks=lambda: [((0,) * 3, ())]),
+    )
+    for count in (10**20, 2**59):
+        found = list(islice(_places(job, count), 5))
+        assert len({(box.lower, box.upper) for box in found}) == 5
+    seldom = [box.upper[0] for box in _places(job, 4)]
+    assert seldom == sorted(seldom)
+    assert seldom[-1] > 2**19
