@@ -6,7 +6,7 @@ where they are, as values depend on them, and only blocks differ: then not a bit
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
@@ -87,14 +87,18 @@ def _places(job: Job, count: int) -> Iterator[Region]:
         # One of each share of the corners, so that none comes twice: a list of all might not fit into memory.
         drawn = rng.integers(number * total // count, (number + 1) * total // count)
         places = zip(borders, np.unravel_index(drawn, corners), strict=True)
-        middle = triple(axis[int(place)] for axis, place in places)
+        middle = triple(axis[place] for axis, place in places)
         yield Region(sub(middle, half), add(middle, half)).within(job.region)
 
 
-def _borders(job: Job, axis: int) -> Sequence[int]:
+def _borders(job: Job, axis: int) -> list[int]:
+    """Return the borders of blocks and patches along an axis, or where to look if there are none."""
     low, high = job.region.lower[axis], job.region.upper[axis]
     step = job.grid.unit[axis]
     blocks = {low + lower[axis] for lower, _ in job.spec.blocks()}
     # Borders of blocks and of patches: a fault may be in either.
     inner = sorted((blocks | set(range(low - low % step, high, step))) - {low})
-    return [place for place in inner if low < place < high] or range(low, high)
+    found = [place for place in inner if low < place < high]
+    # Without any, boxes around these places hold all voxels.
+    count = -(-(high - low) // WIDTH)
+    return found or [low + (2 * it + 1) * (high - low) // (2 * count) for it in range(count)]
