@@ -35,7 +35,7 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_args
 
 import numba
 import torch
@@ -64,6 +64,7 @@ from peers.timing import (
 )
 
 import znnpy
+from znnpy.plan import Choice
 
 COLUMNS = (
     ("case", "{case}"),
@@ -207,7 +208,7 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--conv", choices=["auto", "direct", "fft", "spectral"], default="auto")
+    parser.add_argument("--conv", choices=get_args(Choice), default="auto")
     parser.add_argument(
         "--eager", dest="compiled", action="store_false", help="leave torch.compile out"
     )

@@ -310,7 +310,8 @@ class _Builder:
         """Groups of channels; as many groups as channels half of the time (depthwise)."""
         before = self.tip.channels
         groups = before if self._chance() else self._pick([n for n in (1, 2, 4) if before % n == 0])
-        target = self._transfer(min(groups * self._pick([1, 1, 2, 3]), 32 - 32 % groups))
+        most = max(groups, 32 - 32 % groups)  # 32, unless there are more groups
+        target = self._transfer(min(groups * self._pick([1, 1, 2, 3]), most))
         size = self._filter()
         self._edge("conv", self.tip, target, size=size, groups=groups, **self._padding(size))
         self.tip = target

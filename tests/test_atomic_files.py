@@ -22,6 +22,12 @@ def test_writes_and_leaves_nothing_beside(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["a"]
 
 
+def test_names_that_are_no_text_are_escaped(tmp_path: Path) -> None:
+    """As of files from a system of other letters: YAML in double quotes has them back."""
+    write_text(tmp_path / "a", 'image: "\udce9.h5"')
+    assert (tmp_path / "a").read_bytes() == b'image: "\\udce9.h5"'
+
+
 @pytest.mark.parametrize("work", [KeyboardInterrupt, ValueError, OSError])
 def test_an_error_removes_the_new_file_alone(tmp_path: Path, work: type[BaseException]) -> None:
     write_text(tmp_path / "a", "old")

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from znnpy import file_arrays
 from znnpy.errors import RunError
 from znnpy.file_arrays import FileArray, KeptFile
 
@@ -33,6 +34,25 @@ def test_parts_of_parts(tmp_path: Path, shape: Any, dtype: Any, bounds: list[int
     assert found.dtype == expected.dtype
     assert (np.asarray(found) == expected).all()
     assert np.asarray(found, np.float64).dtype == np.float64
+
+
+def test_what_is_contiguous_is_read_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = np.arange(600.0).reshape(100, 2, 3)
+    found, calls = lying(tmp_path / "file", values), list[int]()
+    fill = file_arrays.fill
+
+    def counted(target: Any, number: int, offset: int) -> None:
+        calls.append(offset)
+        fill(target, number, offset)
+
+    monkeypatch.setattr(file_arrays, "fill", counted)
+    assert (np.asarray(found) == values).all()
+    assert calls == [3]
+    assert (np.asarray(found[:, 1:]) == values[:, 1:]).all()
+    assert len(calls) == 101
+    assert np.asarray(found[:, :0]).shape == (100, 0, 3)
 
 
 @pytest.mark.parametrize("key", [(slice(1, 2), slice(None)), (slice(None), slice(0, 2, 2))])

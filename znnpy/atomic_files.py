@@ -47,9 +47,12 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
 
 
 def write_text(path: Path, text: str, kind: type[ZnnpyError] = ZnnpyError) -> None:
-    """Write a UTF-8 text file atomically; raises `kind` if the disk fails, as `explained` does."""
+    """Write a UTF-8 text file atomically; raises `kind` if the disk fails, as `explained` does.
+
+    Bytes of file names that are no text become backslash escapes.
+    """
     with explained(path, kind):
-        write_whole(path, lambda file: file.write(text.encode()))
+        write_whole(path, lambda file: file.write(text.encode(errors="backslashreplace")))
 
 
 def sync(path: Path) -> None:

@@ -73,6 +73,11 @@ def local_path(text: str) -> Path:
     return _expanded(Path(text))
 
 
+def as_text(name: str) -> str:
+    """Return a name with bytes that are no text, as names of files may have them, as backslash escapes."""
+    return name.encode(errors="backslashreplace").decode()
+
+
 def joined(path: Path | str, dataset: str) -> str:
     """Return the name FILE:DATASET; dataset "" means the image of a Zarr folder itself."""
     file = address(path) or str(path)

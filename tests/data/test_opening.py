@@ -7,6 +7,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from PIL import Image
 
 from znnpy.data import opening
 from znnpy.data.hdf5.volume import Hdf5Volume
@@ -127,3 +128,14 @@ def test_what_cannot_be_seen_is_told(tmp_path: Path) -> None:
     ):
         with pytest.raises(VolumeError, match=words):
             open_volume(tmp_path / name)
+
+
+def test_a_run_is_no_image(tmp_path: Path) -> None:
+    """Its pictures would be taken for slices."""
+    Image.new("L", (4, 4)).save(tmp_path / "prediction.png")
+    assert open_volume(tmp_path).shape == (1, 1, 4, 4)
+    (tmp_path / "config.yaml").touch()
+    assert open_volume(tmp_path).shape == (1, 1, 4, 4)
+    (tmp_path / "checkpoints").mkdir()
+    with pytest.raises(VolumeError, match="is a run, not an image"):
+        open_volume(tmp_path)

@@ -96,3 +96,22 @@ def test_an_array_may_change_once_the_loss_is_known(little: bool) -> None:
             found.append(model.parameters)
     for name, value in found[0].items():
         np.testing.assert_array_equal(value, found[1][name])
+
+
+@pytest.mark.parametrize("loss", ["bce_dice", "square"])
+def test_targets_may_change_once_the_loss_is_known(loss: str) -> None:
+    """Those of overlap are read twice: for the sums, and for the gradient that these lead to."""
+    net = load_network({"input": 1, "layers": [{"conv": {"channels": 8, "size": 1}}]})
+    shape, found = (8, 32, 32), []
+    for changed in (False, True):
+        with model_of(net, shape, threads=1, seed=1, loss=loss, conv="direct") as model:
+            for seed in range(4):
+                rng = np.random.default_rng(seed)
+                x = rng.standard_normal((1, 1, *shape), np.float32)
+                target = rng.integers(0, 2, (1, 8, *shape)).astype(np.float32)
+                model.step(x, target, learning_rate=1.0)
+                target[...] = 1 - target if changed else target
+            model.drain()
+            found.append(model.parameters)
+    for name, value in found[0].items():
+        np.testing.assert_array_equal(value, found[1][name])

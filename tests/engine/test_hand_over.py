@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -129,6 +130,28 @@ def test_what_needs_more_goes_the_long_way(given: Any) -> None:
     with model(1, **given) as found:
         assert found.step(x, target) != found.step(x, target)
         assert found._engine.quick is None
+
+
+def test_arrays_are_let_go_once_the_loss_is_known() -> None:
+    """But for the last input, which is looked at for what is not finite."""
+    with model(20) as found:
+        alive = []
+        for number in range(6):
+            x, target = data(20, number)
+            found.step(x, target, learning_rate=0.01)
+            alive += [(weakref.ref(x), weakref.ref(target))]
+            del x, target
+        assert quick(found).ready
+        assert [array() is not None for pair in alive for array in pair] == [
+            *[False] * 10,
+            True,
+            False,
+        ]
+        x, target = data(20, 0)
+        x[...] = np.nan
+        found.step(x, target, learning_rate=0.0)
+        del x
+        assert found.non_finite_layer() == "input"
 
 
 def test_ctrl_c_loses_no_result_and_mixes_no_rates(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -259,6 +259,41 @@ def test_a_model_whose_parameters_were_set_in_part_does_nothing(tmp_path):
         assert model.submit(*batch, learning_rate=0.01) == ticket + 1
 
 
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_a_model_whose_optimizer_was_set_in_part_does_nothing(precision, monkeypatch):
+    """Until all of it is set."""
+    options = {"optimizer": "adam", "threads": 1, "conv": "direct", "precision": precision}
+    with model_of(small(), (2, 3, 4), seed=2, **options) as model:
+        batch = data(model)
+        for _ in range(3):
+            model.step(*batch, learning_rate=0.01)
+        states, parameters = model.optimizer_state, model.parameters
+        wanted = [model.step(*batch, learning_rate=0.01) for _ in range(3)]
+
+        def cut(engine, values):
+            name, *_ = values
+            whole(engine, values | {name: 0 * values[name]})
+            raise KeyboardInterrupt
+
+        engine = type(model._opened)
+        whole = engine.set_states
+        with monkeypatch.context() as patch:
+            patch.setattr(engine, "set_states", cut)
+            with pytest.raises(KeyboardInterrupt):
+                model.set_optimizer_state(states)
+        for call in (
+            lambda: model.submit(*batch, learning_rate=0.01),
+            lambda: model.step(*batch, learning_rate=0.01),
+            lambda: model.optimizer_state,
+        ):
+            with pytest.raises(ZnnpyError, match=r"optimiser's buffers .* set in part"):
+                call()
+        model.set_parameters(parameters)
+        model.set_optimizer_state(states)
+        model.iteration = 3
+        assert [model.step(*batch, learning_rate=0.01) for _ in range(3)] == wanted
+
+
 def test_parameters_whose_drawing_was_interrupted_are_drawn_again(monkeypatch):
     with model_of(small(), (2, 3, 4), seed=2, threads=1, conv="direct") as model:
         with monkeypatch.context() as patch:

@@ -141,6 +141,13 @@ def test_other_layers_of_a_kind_tell_what_direct_takes_at_least():
     )
     assert bench.least(less, Method("winograd")) is None
     assert bench.least(replace(less, size=(1, 3, 3)), direct) is None
+    wide = replace(SMALL, inputs=3 * LANES, outputs=5 * LANES)
+    bench.note(wide, {direct: estimated(wide, direct)})
+    assert bench.least(replace(wide, inputs=9 * LANES), direct) is not None
+    # Layers of few channels take other shares of their estimates: up to three times as much.
+    for few in (2 * LANES, LANES):
+        assert bench.least(replace(wide, inputs=few), direct) is None
+        assert bench.least(replace(wide, outputs=few), direct) is None
 
 
 def test_small_layers_are_measured_as_they_are():

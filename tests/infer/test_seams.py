@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +23,9 @@ from znnpy.infer.seams import _borders, _places, verify_seams
         (0, 12, 5, [0, 6], [5, 6, 10]),
         (7, 22, 5, [0, 8], [10, 15, 20]),
         (10, 16, 5, [0], [15]),
-        (3, 6, 9, [0], [3, 4, 5]),
+        (3, 6, 9, [0], [4]),
+        (0, 32, 32, [0], [8, 24]),
+        (10, 27, 99, [0], [14, 22]),
     ],
 )
 def test_where_borders_are(
@@ -59,9 +62,24 @@ def test_no_place_is_looked_at_twice() -> None:
         grid=SimpleNamespace(unit=(6, 6, 10)),
         spec=SimpleNamespace(blocks=lambda: [((0,) * 3, ())]),
     )
-    found = _places(job, 10**20)
+    found = list(_places(job, 10**20))
     assert {(box.lower, box.upper) for box in found} <= {
         ((0, 0, low), (12, 12, low + 16)) for low in (2, 12)
     }
     assert len(found) == len(set(found)) == 2
-    assert len(_places(job, 1)) == 1
+    assert len(list(_places(job, 1))) == 1
+
+
+def test_places_of_a_volume_without_borders_are_drawn_as_they_are_looked_at() -> None:
+    """All at once would not fit into memory."""
+    job: Any = SimpleNamespace(
+        region=Region((0,) * 3, (2**20,) * 3),
+        grid=SimpleNamespace(unit=(2**20,) * 3),
+        spec=SimpleNamespace(blocks=lambda: [((0,) * 3, ())]),
+    )
+    for count in (10**20, 2**47):
+        found = list(islice(_places(job, count), 5))
+        assert len({(box.lower, box.upper) for box in found}) == 5
+    seldom = [box.upper[0] for box in _places(job, 4)]
+    assert seldom == sorted(seldom)
+    assert seldom[-1] > 2**19

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from znnpy import Hardware, Model, load_network, reference
 from znnpy.engine.tasks.task_identity import Kind
+from znnpy.file_arrays import FileArray, KeptFile
 from znnpy.geometry import fit
 from znnpy.network import Network, parameter_shapes
 from znnpy.network.folding import fold, folded
@@ -90,6 +92,24 @@ def test_what_is_folded_is_not_there_twice() -> None:
     assert {array.dtype for array in found.values()} == {np.dtype("f4")}
     # One filter of seven at a time, and some room.
     assert most < 1.4 * there
+
+
+def test_what_does_not_change_stays_in_its_file(tmp_path: Path) -> None:
+    """Others are read when they are folded."""
+    net = network()
+    parameters, _ = material(net)
+    path, names, there, at = tmp_path / "weights", ("a", "d", "f"), dict[str, Any](), 0
+    path.write_bytes(b"".join(parameters[name].tobytes() for name in names))
+    file = KeptFile(path)
+    for name in names:
+        array = parameters[name]
+        there[name] = FileArray.plain(file, at, array.shape, array.dtype)
+        at += array.nbytes
+    found, wanted = fold(net, parameters | there), fold(net, parameters)
+    # The node that `d` leads to is not folded.
+    assert [name for name, it in found.items() if isinstance(it, FileArray)] == ["d"]
+    for name, array in wanted.items():
+        np.testing.assert_array_equal(found[name], array)
 
 
 def test_a_network_without_batch_normalisation_is_itself() -> None:

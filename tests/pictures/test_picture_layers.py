@@ -196,6 +196,8 @@ def test_lengths_and_titles() -> None:
     assert [unit_of(n) for n in (999, 1e3, 2.5e6)] == [("nm", 1), ("µm", 1e3), ("mm", 1e6)]
     assert title_of(volume(np.zeros((1, 2, 3)), "/data/a.h5:x/y")) == "a.h5:x/y"
     assert title_of(volume(np.zeros((1, 2, 3)), "/data/a.tif")) == "a.tif"
+    # Fonts take no surrogates.
+    assert title_of(volume(np.zeros((1, 2, 3)), "/data/\udce9.tif")) == "\\udce9.tif"
     assert Panel("t", np.zeros((2, 2))).note == ""
 
 

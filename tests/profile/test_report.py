@@ -221,12 +221,26 @@ def test_wrong_use_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
         ["profile", "c.yaml", "--ranks", "two"], ["profile", "c.yaml", "--bandwidth", "0"],
         ["profile", "c.yaml", "--l3", "much"], ["profile", "c.yaml", "--memory-bandwidth", "0"],
         ["profile", "c.yaml", "--cores", "0"], ["profile", "c.yaml", "--cores", "4097"],
-        ["profile", "c.yaml", "--ranks", "2,99999"], ["profile", "c.yaml", "--domains", "none"],
+        ["profile", "c.yaml", "--ranks", "2,99999"], ["profile", "c.yaml", "--latency", "inf"],
+        ["profile", "c.yaml", "--bandwidth", "1e10"], ["profile", "c.yaml", "--domains", "none"],
     ):  # fmt: skip
         with pytest.raises(SystemExit) as done:
             main(words)
         assert done.value.code not in (0, None)
         assert "Traceback" not in capsys.readouterr().err
+
+
+def test_more_updates_than_can_be_recorded_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "c.yaml").write_text(CONFIG)
+    words = ["profile", str(tmp_path / "c.yaml"), "--updates", "1" + 20 * "0"]
+    with pytest.raises(SystemExit) as done:
+        main([*words, "--output", str(tmp_path / "out")])
+    assert done.value.code == 1
+    found = re.search(r"--updates 10{20}: .* give at most ([\d,]+)", capsys.readouterr().err)
+    assert found
+    assert int(found[1].replace(",", "")) > 1000
 
 
 def test_a_file_in_the_place_of_the_folder_is_refused_before_anything_is_recorded(

@@ -112,6 +112,7 @@ def test_every_flipped_byte_is_noticed_or_harmless(tmp_path):
 
 
 LARGE = np.random.default_rng(0).random((30, 10, 3, 3, 3), np.float32)
+SCANS = "data:\n  prepare:\n    spacing: 1\ntraining:\n  batch: 1\n"
 
 
 @pytest.fixture
@@ -150,6 +151,7 @@ def run(large, tmp_path, monkeypatch):
     folder = tmp_path / "run" / checkpoints.DIRECTORY
     folder.mkdir(parents=True)
     large.rename(folder / large.name)
+    (folder.parent / checkpoints.RUN_CONFIG).write_text(SCANS)
     return folder.parent
 
 
@@ -178,6 +180,12 @@ def test_another_checkpoint_than_was_looked_at_ahead(run):
     assert (np.asarray(of_ahead(other, ahead)["large"]) == LARGE + 1).all()
     assert checkpoints.look_ahead(run, 8) is None
     assert checkpoints.look_ahead(run / "none", "latest") is None
+
+
+@pytest.mark.parametrize("text", ["data:\n  border: mirror\n", SCANS + "  ema: 0.9\n"])
+def test_what_is_read_to_memory_is_not_looked_through_before(run, text):
+    (run / checkpoints.RUN_CONFIG).write_text(text)
+    assert checkpoints.look_ahead(run, "latest") is None
 
 
 def test_damage_that_is_found_ahead(run):

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 OTHER = "Another machine to predict"
 MOST = 4096  # cores, threads, ranks
+MOST_RATE = 1e9  # GB/s, Gbit/s, and microseconds: of no machine
 PATCH = (48, 48, 48)  # output voxels where neither an option nor the config says
 
 
@@ -73,6 +74,7 @@ def profile(
         typer.Option(
             "--bandwidth",
             min=1e-6,
+            max=MOST_RATE,
             metavar="GBIT/S",
             help="For --ranks: bandwidth of each rank, each way (default: 10).",
         ),
@@ -82,6 +84,7 @@ def profile(
         typer.Option(
             "--latency",
             min=0,
+            max=MOST_RATE,
             metavar="US",
             help="For --ranks: latency of each message (default: 20).",
         ),
@@ -102,6 +105,7 @@ def profile(
         typer.Option(
             "--memory-bandwidth",
             min=1e-3,
+            max=MOST_RATE,
             metavar="GB/S",
             rich_help_panel=OTHER,
             help="Bandwidth of its memory (default: for each core as much as measured here).",
@@ -121,6 +125,7 @@ def profile(
         typer.Option(
             "--domains",
             min=1,
+            max=MOST,
             metavar="N",
             rich_help_panel=OTHER,
             help="How many such caches it has (default: as many for each core as here).",

@@ -19,6 +19,8 @@ from znnpy.errors import VolumeError, reason
 
 Role = Literal["raw", "labels"]
 Keep = Literal["auto", "memory", "file"]
+RUN = "config.yaml", "checkpoints"
+"""What is in the folder of a run."""
 
 _PICKLE = tuple(
     bytes([0x80, protocol]) for protocol in range(2, 6)
@@ -164,6 +166,9 @@ def _seen_format(path: Path) -> Format:
 
 
 def _format_of_folder(path: Path) -> Format:
+    # Its pictures are none of a volume.
+    if all((path / name).exists() for name in RUN):
+        raise VolumeError(f"{path} is a run, not an image: `znnpy predict` writes what it predicts")
     if found := _known(path, b"", folder=True):
         return found
     if other := other_format(path):

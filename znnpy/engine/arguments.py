@@ -14,7 +14,14 @@ from znnpy.config.training_section import DistributedSection, RunSection, Traini
 from znnpy.distributed.world import World
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.progress import Report
-from znnpy.engine.settings import GROUPS, Execution, Training, place, refuse_unknown
+from znnpy.engine.settings import (
+    GROUPS,
+    MOST_EVENTS,
+    Execution,
+    Training,
+    place,
+    refuse_unknown,
+)
 from znnpy.errors import ConfigError
 from znnpy.fields import Int, Strict, of_python, shown
 from znnpy.learning.loss import LossKeys
@@ -40,7 +47,7 @@ class _Own(Strict):
     threads: Annotated[Int, Field(ge=0, le=4096)] | None
     cut_for: Annotated[Int, Field(ge=1, le=4096)] | None
     lean: bool
-    record: Annotated[Int, Field(ge=0, le=2**24)]  # events of a worker, which are reserved at once
+    record: Annotated[Int, Field(ge=0, le=MOST_EVENTS)]
 
 
 @dataclass(frozen=True)

@@ -100,6 +100,8 @@ class SingleEngine:
     def set_states(self, values: ByName) -> None:
         """Set the optimiser's buffers."""
         self.drain()
+        # The next update is not handed over before it is known whether all are set.
+        self._other_graph()
         for key, (name, index) in self._state_keys().items():
             pack_parameter(self._build.parameters[name], values[key], self._state(name, index))
 

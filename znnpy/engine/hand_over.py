@@ -89,8 +89,9 @@ class HandOver:
         self._address = int(self._block.ctypes.data)
         self._call, self._process = native.hand_over.compile(), os.getpid()
         self._build, self._staged, self._results = build, staged, results
-        # Of the last two updates: after a Ctrl-C tasks may read them for some time.
-        self._held: deque[tuple[Any, Any]] = deque(maxlen=STEPS)
+        # Of the last two updates, while tasks may read them: after a Ctrl-C for some time. Then the last input alone,
+        # which `first_non_finite` reads once more.
+        self._held: deque[tuple[Any, ...]] = deque(maxlen=STEPS)
         self._misfits, self.ready = 0, True
 
     def _filled(self, build: Build, graphs: Graphs) -> Any:
@@ -163,6 +164,10 @@ class HandOver:
                 self._executor.wait(loss_group(parity), ticket // STEPS + 1)
             now = self._now[parity]
             results[ticket] = {self._name: (now[0], now[1])}
+            # Where the loss of the one before is known, no task reads its arrays.
+            if ticket - 1 in results:
+                self._held.clear()
+                self._held.append((x,))
         if self._staged[parity].borrows:
             # What the step before the last has read.
             self._staged[parity].forget()

@@ -45,6 +45,8 @@ from znnpy.scheduler.recording import WorkerRecording
 if TYPE_CHECKING:
     from znnpy.engine.float64_engine import DoubleEngine
 
+PARAMETERS, STATES = "parameters", "the optimiser's buffers"
+
 
 class Model(Closing):
     """A network for one output shape and batch size, with its parameters, plan and worker threads.
@@ -104,7 +106,9 @@ class Model(Closing):
         self._before, self._started = 0, 0  # updates that were said to be, and were, started
         self._turn = Turn.of(party and party.world)  # models of one world share its messages
         self._drawn = False  # whether there are parameters: drawn when they are first asked for, or set before
-        self._torn = False  # whether some are new and others are not, as setting them has failed
+        self._torn = set[
+            str
+        ]()  # of which some are new and others are not, as setting them has failed
 
     @property
     def input_shape(self) -> Triple | dict[str, Triple]:
@@ -250,8 +254,15 @@ class Model(Closing):
 
     @in_turn
     def set_optimizer_state(self, values: Mapping[str, ArrayLike]) -> None:
-        """Set the optimiser's buffers as `optimizer_state` gave them; all must be there."""
-        self._engine.set_states(self._given.states(values, self._engine.states()))
+        """Set the optimiser's buffers as `optimizer_state` gave them; all must be there.
+
+        Where this fails half-way, as by Ctrl-C, the model computes nothing (ZnnpyError) until they are set.
+        """
+        opened = self._open
+        given = self._given.states(values, opened.states())
+        self._torn.add(STATES)
+        opened.set_states(given)
+        self._torn.discard(STATES)
 
     @in_turn
     def forward(self, x: Arrays) -> Floats | dict[str, Floats]:
@@ -444,14 +455,15 @@ class Model(Closing):
 
     def _set(self, engine: SingleEngine | DoubleEngine, given: dict[str, Any]) -> None:
         # Until the last line: a disk, a file that has changed and Ctrl-C may end this anywhere.
-        self._torn = True
+        self._torn.add(PARAMETERS)
         if self._unfolded is not None:
             self._unfolded |= {name: np.array(array) for name, array in given.items()}
             # Always of all parameters: one that changes may be folded into filters that do not.
             given = fold(self.network, self._unfolded)
         # Derived filters are made again there.
         engine.set_parameters(given)
-        self._torn, self._drawn = False, True
+        self._torn.discard(PARAMETERS)
+        self._drawn = True
 
     @property
     def _open(self) -> SingleEngine | DoubleEngine:
@@ -465,14 +477,14 @@ class Model(Closing):
         opened = self._open
         if self._torn:
             raise ZnnpyError(
-                "parameters of this model were set in part only, as setting them failed; set all of them again"
+                f"{min(self._torn)} of this model were set in part only, as setting them failed; set all of them again"
             )
         if not self._drawn:
             try:
                 # On every rank from the same seed: nothing has to be sent.
                 self._set(opened, initial_parameters(self.network, self.seed, max(1, self.threads)))
             finally:
-                self._torn = False  # they can be drawn again
+                self._torn.discard(PARAMETERS)  # they can be drawn again
         return opened
 
     def _values(self, x: Arrays) -> dict[str, Floats]:

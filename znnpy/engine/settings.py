@@ -13,6 +13,7 @@ from znnpy.distributed.world import World
 from znnpy.engine.progress import Report
 from znnpy.errors import ArgumentError
 
+MOST_EVENTS = 1 << 24  # of a worker, which are reserved at once
 Precision = Literal["float32", "float64"]
 Policy = Literal["critical-path", "distance", "fifo", "lifo", "random", "layers"]
 

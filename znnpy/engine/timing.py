@@ -42,6 +42,7 @@ LARGE = 48  # voxels along an axis: of larger patches first samples are left out
 # Wide layers on small patches: with fewer tiles the products would no longer be as dense as in the network.
 FEWEST_VOXELS = 3 * SMALLEST**2
 BY_OPERATIONS = "direct"  # the algorithm whose estimates count operations, of which layers take about the same share
+FEW_BLOCKS = 3  # of LANES channels: with fewer, layers take shares of their own
 LONG_SECONDS = 0.3  # of a look, of which disturbances are a small part
 # Larger: every look takes longer. Smaller: part of a layer's memory is still in the caches from the
 # run before.
@@ -134,7 +135,8 @@ class Workbench:
 def _kind(shape: ConvShape, method: Method) -> tuple[object, ...]:
     """Return what layers have in common whose times by a method are as their estimates, about."""
     layer = shape.size, shape.stride, shape.dilation, shape.border, shape.passes
-    return method, *layer, shape.transposed, bool(shape.bands), shape.planar, shape.between
+    blocks = (min(FEW_BLOCKS, -(-it // LANES)) for it in (shape.inputs, shape.outputs))
+    return method, *layer, *blocks, shape.transposed, bool(shape.bands), shape.planar, shape.between
 
 
 def _reserved(size: int) -> NDArray[np.uint8]:

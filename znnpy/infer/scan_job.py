@@ -25,7 +25,7 @@ from znnpy.data.volume import Array, Volume, place_attributes
 from znnpy.data.writing.destination import Destination
 from znnpy.data.writing.preflight import refuse_loss
 from znnpy.engine.progress import Report
-from znnpy.errors import ConfigError, PlanError, VolumeError, reason, refuse_own
+from znnpy.errors import ConfigError, PlanError
 from znnpy.geometry.shape_inference import fit
 from znnpy.infer.config_model import Weights, patch_model
 from znnpy.infer.forward_costs import lean_plan
@@ -47,7 +47,6 @@ from znnpy.network.joins_as_sums import Sums, joins_as_sums
 from znnpy.network.pooling_first import pooling_first
 from znnpy.network.shortcuts_again import Repeated, shortcuts_again
 from znnpy.network.types import Network
-from znnpy.registry import resolved
 
 
 @contextmanager
@@ -125,11 +124,7 @@ def predict_scan(
         **place_attributes(volume),
         **attributes,
     }
-    try:
-        resolved(destination.format.whole)(destination, found, shown)
-    except OSError as error:
-        refuse_own(error)
-        raise VolumeError(f"{destination.path} cannot be written: {reason(error)}") from error
+    destination.write(found, shown)
     return found.shape
 
 

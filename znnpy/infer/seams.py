@@ -6,6 +6,7 @@ where they are, as values depend on them, and only blocks differ: then not a bit
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
@@ -47,14 +48,15 @@ def verify_seams(job: Job, destination: Destination, count: int) -> Seams:
     Places are drawn with a fixed seed; none is taken twice. Positions are voxels of the output.
     """
     grid = job.grid if job.grid.blends else _shifted(job)
-    boxes, (largest, where, scale) = _places(job, count), (0.0, (0, 0, 0), 1.0)
+    places, (largest, where, scale) = 0, (0.0, (0, 0, 0), 1.0)
     with (
         open_volume(
             destination.place, destination.dataset or None, max_bytes=job.spec.nbytes
         ) as written,
         predicting(job, grid=grid) as prediction,
     ):
-        for box in boxes:
+        for box in _places(job, count):
+            places += 1
             found = prediction.region(box)[job.request.node.name].astype(np.float64)
             there = box.moved(sub((0, 0, 0), job.region.lower))
             known = written.read(there.lower, there.upper).astype(np.float64)
@@ -65,7 +67,7 @@ def verify_seams(job: Job, destination: Destination, count: int) -> Seams:
     # uint8: a value near a half may round to either neighbour.
     rounding = 1.0 if job.spec.dtype == np.uint8 else TOLERANCE * scale
     # Windows do not move, so the same sums are made in the same order: not a bit may differ.
-    return Seams(len(boxes), largest, where, 0.0 if job.grid.blends else rounding)
+    return Seams(places, largest, where, 0.0 if job.grid.blends else rounding)
 
 
 def _shifted(job: Job) -> Grid:
@@ -74,25 +76,29 @@ def _shifted(job: Job) -> Grid:
     return Grid(job.grid.unit, triple(n // 2 // one * one for n, one in steps))
 
 
-def _places(job: Job, count: int) -> list[Region]:
-    """Return boxes around corners where borders of patches or blocks meet; anywhere if there are no borders."""
+def _places(job: Job, count: int) -> Iterator[Region]:
+    """Yield boxes around corners where borders of patches or blocks meet; anywhere if there are no borders."""
     rng, half = np.random.default_rng(SEED), (WIDTH // 2,) * 3
     borders = [_borders(job, axis) for axis in range(3)]
     corners = tuple(map(len, borders))
-    # None twice, so that no more are asked for than there are.
-    drawn = rng.choice(prod(corners), min(count, prod(corners)), replace=False)
-    middles = (
-        triple(axis[place] for axis, place in zip(borders, places, strict=True))
-        for places in zip(*np.unravel_index(drawn, corners), strict=True)
-    )
-    boxes = (Region(sub(middle, half), add(middle, half)) for middle in middles)
-    return [box.within(job.region) for box in boxes]
+    total = prod(corners)
+    count = min(count, total)
+    for number in range(count):
+        # One of each share of the corners, so that none comes twice: a list of all might not fit into memory.
+        drawn = rng.integers(number * total // count, (number + 1) * total // count)
+        places = zip(borders, np.unravel_index(drawn, corners), strict=True)
+        middle = triple(axis[place] for axis, place in places)
+        yield Region(sub(middle, half), add(middle, half)).within(job.region)
 
 
 def _borders(job: Job, axis: int) -> list[int]:
+    """Return the borders of blocks and patches along an axis, or where to look if there are none."""
     low, high = job.region.lower[axis], job.region.upper[axis]
     step = job.grid.unit[axis]
     blocks = {low + lower[axis] for lower, _ in job.spec.blocks()}
     # Borders of blocks and of patches: a fault may be in either.
     inner = sorted((blocks | set(range(low - low % step, high, step))) - {low})
-    return [place for place in inner if low < place < high] or list(range(low, high))
+    found = [place for place in inner if low < place < high]
+    # Without any, boxes around these places hold all voxels.
+    count = -(-(high - low) // WIDTH)
+    return found or [low + (2 * it + 1) * (high - low) // (2 * count) for it in range(count)]

@@ -33,8 +33,9 @@ def folded(network: Network) -> Network:
 def fold(network: Network, parameters: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """Return the parameters of `folded(network)` from those of the network.
 
-    Computed in float64 and rounded once, to the parameters' common dtype. Arrays that do not change are shared; others
-    that only `parameters` holds go one by one, if nobody else holds that.
+    Computed in float64 and rounded once, to the parameters' common dtype. Arrays that do not change are shared, and
+    stay in their file where they lie in one (`FileArray`); others that only `parameters` holds go one by one, if
+    nobody else holds that.
     """
     # By their dtypes, as some may lie in files.
     found, dtype = dict(parameters), np.result_type(*(it.dtype for it in parameters.values()))
@@ -55,7 +56,11 @@ def fold(network: Network, parameters: Mapping[str, NDArray[Any]]) -> dict[str, 
             found[edge.name] = standardized(np.asarray(found[edge.name], np.float64))
         if edge.name in factors:
             found[edge.name] = _scaled(found[edge.name], factors[edge.name], dtype)
-    return {name: np.asarray(array, dtype) for name, array in found.items()}
+    # What keeps its dtype stays where it is, in a file too.
+    return {
+        name: array if array.dtype == dtype else np.asarray(array, dtype)
+        for name, array in found.items()
+    }
 
 
 def _scaled(filters: NDArray[Any], factor: Doubles, dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from znnpy.data.scene import Scene
 from znnpy.data.values.sampled_range import glance
 from znnpy.data.volume import Triple, Volume
-from znnpy.dataset_path import joined, split_source
+from znnpy.dataset_path import as_text, joined, split_source
 from znnpy.errors import VolumeError
 from znnpy.pictures.colours import object_colours, overlay
 from znnpy.pictures.panels import Panel, Voxels, as_image, draw, stretched, unit_of
@@ -64,7 +64,7 @@ def _are_probabilities(volume: Volume) -> bool:
 def title_of(volume: Volume) -> str:
     """Return a volume's file and dataset, without the folders."""
     path, dataset = split_source(volume.name)
-    return joined(path.name, dataset or "")
+    return as_text(joined(path.name, dataset or ""))
 
 
 def draw_slices(layers: Sequence[Layer], folder: Path, count: int, axis: Axis = "z") -> list[Path]:

@@ -24,6 +24,7 @@ from znnpy.engine.convolution.flops import Operations, of_convolution
 from znnpy.engine.convolution.passes import CONV_EMITTERS
 from znnpy.engine.memory.layout import Layout
 from znnpy.engine.progress import Report
+from znnpy.engine.settings import MOST_EVENTS
 from znnpy.engine.tasks.task_identity import PASS_OF
 from znnpy.errors import PlanError
 from znnpy.infer.config_model import patch_model, training_model
@@ -139,6 +140,12 @@ class Subject:
         # A model that records nothing first: only with its graph is known how many events there will be.
         with self._model(config, 0) as model:
             needed, self.plan = events_needed(model, updates + WARM_UP), model.plan_record
+        if needed > MOST_EVENTS:
+            each = needed // (updates + WARM_UP)
+            raise PlanError(
+                f"--updates {updates}: a {self.what} is {each:,} tasks, and at most {MOST_EVENTS:,} are recorded; "
+                f"give at most {max(1, MOST_EVENTS // each - WARM_UP):,}"
+            )
         # Told now: recording takes seconds to minutes.
         if self.note:
             workers = f"{threads} worker{'s' * (threads > 1)}"

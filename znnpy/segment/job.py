@@ -135,7 +135,7 @@ def write_labels(
 ) -> None:
     """Write labels in the format of the output's suffix, atomically, with `label_attributes`."""
     attributes = label_attributes(volume, found.method, found.threshold, request)
-    resolved(destination.format.whole)(destination, found.labels, attributes)
+    destination.write(found.labels, attributes)
 
 
 def label_attributes(

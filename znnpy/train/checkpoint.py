@@ -22,6 +22,7 @@ from znnpy.train.npz_reader import DAMAGE, LARGE, Archive, Kind, differences
 Arrays = dict[str, npt.NDArray[Any]]
 DIRECTORY = "checkpoints"
 BEST = "best"  # the folder of checkpoints that validated best so far
+RUN_CONFIG = "config.yaml"  # of a run, beside these
 FORMAT = 1  # raised when files change so that older versions cannot read them
 # Begin the names of arrays in the file; a name is `group/name`.
 GROUPS = ("parameters", "optimizer_state")
@@ -205,10 +206,13 @@ def path_in(run: Path, which: str | int) -> Path:
 def look_ahead(run: Path, which: str | int) -> Ahead | None:
     """Return a run's checkpoint, latest, best or of an iteration, whose parameters are looked through from now on.
 
-    Meant for `Contents.ahead`. None where there is no such checkpoint, which whoever loads it will say.
+    Meant for `Contents.ahead`. None where there is no such checkpoint, which whoever loads it will say, and where the
+    config, as runs write it, prepares no scans or keeps averages: such weights are read to memory.
     """
     with suppress(RunError, OSError, RuntimeError):  # the last where no thread is to be had
-        return Ahead(path_in(run, which), GROUPS[0])
+        config = (run / RUN_CONFIG).read_bytes()
+        if b"\n  prepare:" in config and b"\n  ema:" not in config:
+            return Ahead(path_in(run, which), GROUPS[0])
     return None
 
 
@@ -298,7 +302,7 @@ def _refuse_other(found: str, wanted: str, path: Path) -> None:
     # Files of older versions have no digest; names and shapes alone are compared then.
     if found and wanted and found != wanted:
         raise OtherNetworkError(
-            f"checkpoint {path} has weights of another network than {path.parent.parent / 'config.yaml'} describes: "
+            f"checkpoint {path} has weights of another network than {path.parent.parent / RUN_CONFIG} describes: "
             "the config was edited since, or another version of znnpy builds it otherwise; put it back as it was, "
             "or train anew with --overwrite"
         )

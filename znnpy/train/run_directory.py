@@ -23,11 +23,11 @@ from znnpy.errors import PlanError, RunError, reason
 from znnpy.locks import alone
 from znnpy.plan import Plan, fftw
 from znnpy.plan.record import saved_plan
-from znnpy.train.checkpoint import BEST, DIRECTORY
+from znnpy.train.checkpoint import BEST, DIRECTORY, RUN_CONFIG
 from znnpy.train.log import DAMAGED
 from znnpy.train.signals import StopSignals
 
-CONFIG, VERSIONS, PLAN = "config.yaml", "versions.json", "plan.json"
+CONFIG, VERSIONS, PLAN = RUN_CONFIG, "versions.json", "plan.json"
 LOG, TIMINGS, RESULT, PICTURE = "log.jsonl", "timings.jsonl", "result.json", "prediction.png"
 PAGE, LOOKS, SLICES = (
     "run.html",

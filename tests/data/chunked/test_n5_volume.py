@@ -150,7 +150,7 @@ def test_which_array_is_meant(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"dimensions": [9, 7]}, "has 2 axes"),
+        ({"dimensions": [9, 7]}, r"has 2 axes.*write a plane with dimensions \[x, y, 1\]"),
         ({"dimensions": [9, 7, 1.5]}, "dimensions must be whole numbers"),
         ({"dimensions": [9, 7, -5]}, "dimensions must be whole numbers"),
         ({"blockSize": [9, 7]}, "blockSize must be 3 whole numbers"),

@@ -430,3 +430,13 @@ def test_alpha_that_is_opaque_everywhere_is_told_as_such(
     how = "as of alpha that is opaque" if alpha else "nothing to see in it"
     with pytest.warns(UserWarning, match=f"all values of channel {channels - 1} are .*{how}"):
         Sampler([given], *ports)
+
+
+def test_values_that_float32_does_not_tell_apart_are_told() -> None:
+    """As of numbers with a large offset, whose least was not subtracted."""
+    image = 2**40 + np.arange(64, dtype=np.uint64).reshape(1, 4, 4, 4)
+    labels = np.arange(64).reshape(4, 4, 4)
+    given = Scene({"in": ArrayVolume(image, "a.h5")}, {"out": ArrayVolume(labels)})
+    ports = {"in": InputPatch((2, 2, 2))}, {"out": OutputPatch((2, 2, 2), ImageTarget())}
+    with pytest.warns(UserWarning, match=rf"from {2**40} to {2**40 + 63}, one number in float32"):
+        Sampler([given], *ports)

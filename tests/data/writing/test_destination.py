@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import resource
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from znnpy.data.writing.destination import Destination
@@ -27,6 +29,19 @@ def test_names(name: str, dataset: str, found: str) -> None:
     assert (there.path, there.dataset) == (Path(name.partition(":")[0]), dataset)
     assert there.name == found
     assert (there.format.name == "zarr") == (there.path.suffix == ".zarr")
+
+
+@pytest.mark.parametrize("name", ["o.tif", "o.h5", "o.nrrd", "o.zarr"])
+def test_a_disk_that_is_full_is_told_with_the_file(tmp_path: Path, name: str) -> None:
+    there = Destination.named(str(tmp_path / name), "p")
+    values = np.arange(1000, dtype=np.uint32).reshape(10, 10, 10)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(VolumeError, match=rf"{name}.*: File too large"):
+            there.write(values, {})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def test_what_stands_there_is_refused_unless_replaced(tmp_path: Path) -> None:

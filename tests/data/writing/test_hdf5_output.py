@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 from children import KILLED, WRITE, counted, forked
@@ -52,6 +53,17 @@ def test_blocks_in_any_order(tmp_path: Path) -> None:
     with open_volume(path) as volume:
         assert np.array_equal(volume.read_all(), DATA)
         assert volume.resolution == (3, 2, 1)
+
+
+def test_attributes_that_are_no_text_are_escaped(tmp_path: Path) -> None:
+    """As names of files may be."""
+    path = tmp_path / "out.h5"
+    spec = OutputSpec((1, 1, 1, 1), np.dtype("f4"), (1, 1, 1), {"run": "caf\udce9"}, {})
+    with Hdf5Output(Destination(path, "p"), spec) as out:
+        out.write((0, 0, 0), np.zeros((1, 1, 1, 1), np.float32))
+        out.finish()
+    with h5py.File(path) as file:
+        assert file["p"].attrs["run"] == "caf\\udce9"
 
 
 def test_what_is_given_up_leaves_nothing(tmp_path: Path) -> None:

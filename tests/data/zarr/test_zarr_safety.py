@@ -149,7 +149,7 @@ def test_format_2(tmp_path: Path) -> None:
     made(compressor={"id": "pickle"})
     refused(path, "'pickle'", "only blosc")
     made(filters=[{"id": "delta", "dtype": "u1"}])
-    refused(path, "filters", "delta")
+    refused(path, "filters", "delta", "again with filters=None")
     for dtype in ("|O", "<c8", "<U4", [["a", "<i4"]], "?!", None):
         made(dtype=dtype)
         refused(path, "a.zarr", "plain numbers")

@@ -56,8 +56,10 @@ class N5Volume(ChunkedVolume):
         dimensions = whole_numbers(found.get("dimensions"), name, "dimensions")
         count = len(dimensions)
         if count not in (3, 4):
+            plane = ": write a plane with dimensions [x, y, 1]" if count == 2 else ""
             raise VolumeError(
                 f"{name} has {count} axes, dimensions {dimensions}; expected 3 (x, y, z) or 4 (x, y, z, channels)"
+                f"{plane}"
             )
         blocks = whole_numbers(found.get("blockSize"), name, "blockSize", count)
         self._kind = _codec(found, name)

@@ -112,10 +112,13 @@ def _numbers(mode: Mode, replace: bool, volume: Volume) -> Value:
 
 
 def _warn_of_constant(volume: Volume) -> None:
-    """Warn of a channel whose values are all the same, of which networks learn nothing; large ones by a part."""
+    """Warn of a channel whose values are all the same, of which networks learn nothing; large ones by a part.
+
+    Also where they are the same once they are float32, as networks have them.
+    """
     seen = glance(volume, finite=False)
     for channel, (low, high) in enumerate(seen.ranges):
-        if low == high:
+        if np.float32(low) == np.float32(high):
             each = f" of channel {channel}" if volume.channels > 1 else ""
             part = "" if seen.whole else " that were looked at"
             why = (
@@ -123,7 +126,12 @@ def _warn_of_constant(volume: Volume) -> None:
                 if _is_opaque(volume, channel, high)
                 else ": there is nothing to see in it; is it the image that was meant?"
             )
-            warnings.warn(f"{volume.name}: all values{each}{part} are {low:g}{why}", stacklevel=3)
+            found = f"{low:g}{why}"
+            if low != high:
+                found = (
+                    f"from {low!s} to {high!s}, one number in float32: subtract the least from all"
+                )
+            warnings.warn(f"{volume.name}: all values{each}{part} are {found}", stacklevel=3)
             return
 
 

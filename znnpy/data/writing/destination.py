@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 from zlib import crc32
+
+from numpy.typing import NDArray
 
 from znnpy.data.formats import FORMATS
 from znnpy.data.remote_chunks import PACKAGES
 from znnpy.data.writing.folder_files import RemoteFiles
 from znnpy.data.writing.output_format import OUTPUTS, OutputFormat, by_suffix, output_format
 from znnpy.dataset_path import address, joined, split_source
-from znnpy.errors import VolumeError
+from znnpy.errors import VolumeError, reason, refuse_own
+from znnpy.registry import resolved
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,14 @@ class Destination:
         """Raise VolumeError if something exists there that may not be replaced."""
         if not self.overwrite and self.stands():
             raise VolumeError(f"{self.place} exists already; name another file, or add --overwrite")
+
+    def write(self, values: NDArray[Any], attributes: Mapping[str, Any]) -> None:
+        """Write a whole image (z, y, x) or (c, z, y, x), atomically; VolumeError where it cannot be written."""
+        try:
+            resolved(self.format.whole)(self, values, attributes)
+        except OSError as error:
+            refuse_own(error)
+            raise VolumeError(f"{self.path} cannot be written: {reason(error)}") from error
 
 
 def _kept(url: str) -> Path:

@@ -23,6 +23,7 @@ from znnpy.data.volume import Array
 from znnpy.data.writing.destination import Destination
 from znnpy.data.writing.flat_output import FlatOutput, reserve, write_at
 from znnpy.data.writing.preflight import refuse_place
+from znnpy.dataset_path import as_text
 from znnpy.errors import VolumeError, reason
 
 Attributes = Mapping[str, Any]
@@ -97,7 +98,7 @@ def _create(file: h5py.File, name: str, layout: Layout) -> int:
     space = h5py.h5s.create_simple(layout.shape)
     made = h5py.h5d.create(group.id, last.encode(), kind, space, properties)
     for key, value in layout.attributes.items():
-        h5py.Dataset(made).attrs[key] = value
+        h5py.Dataset(made).attrs[key] = as_text(value) if isinstance(value, str) else value
     return int(made.get_offset())
 
 

@@ -189,7 +189,9 @@ def _declared2(node: Node, name: str) -> Declared:
     chunk = _sizes(data.get("chunks"), name, "chunks", like=shape)
     dtype = _dtype2(data.get("dtype"), name)
     if data.get("filters"):
-        raise VolumeError(f"{name} is stored with filters {_short(data['filters'])}; none are read")
+        raise VolumeError(
+            f"{name} is stored with filters {_short(data['filters'])}; none are read: write it again with filters=None"
+        )
     compressor = data.get("compressor")
     if compressor is not None:
         kind = compressor.get("id") if isinstance(compressor, dict) else compressor
@@ -267,7 +269,7 @@ def _wrong_type(found: Any, name: str) -> VolumeError:
 
 def _wrong_codec(kind: Any, name: str, known: Sequence[str]) -> VolumeError:
     return VolumeError(
-        f"{name} is stored with codec {_short(kind)}; only {', '.join(known)} are read"
+        f"{name} is stored with codec {_short(kind)}; only {', '.join(known)} are read: write it again with one"
     )
 
 

@@ -175,6 +175,8 @@ def emit_overlap(step: Step, build: Build, parts: Parts, group: int) -> None:
             cost=parts.cost,
             reads=[*parts.read(leaf), build.staged.given.region(), slopes.region()],
             writes=parts.written(leaf),
+            # They read targets, which may lie where their owner changes them once the loss is known.
+            group=group,
         )
 
 
