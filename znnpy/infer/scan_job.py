@@ -25,7 +25,7 @@ from znnpy.data.volume import Array, Volume, place_attributes
 from znnpy.data.writing.destination import Destination
 from znnpy.data.writing.preflight import refuse_loss
 from znnpy.engine.progress import Report
-from znnpy.errors import ConfigError, PlanError, VolumeError, reason, refuse_own
+from znnpy.errors import ConfigError, PlanError, WriteError, reason, refuse_own
 from znnpy.geometry.shape_inference import fit
 from znnpy.infer.config_model import Weights, patch_model
 from znnpy.infer.forward_costs import lean_plan
@@ -116,7 +116,8 @@ def predict_scan(
 ) -> tuple[int, ...]:
     """Write the labels (z, y, x) of a scan, or its logits (k, z, y, x); return the shape of what was written.
 
-    Raises VolumeError where the output is in the way or cannot be written, PlanError where memory does not suffice.
+    Raises VolumeError where the output is in the way, WriteError where it cannot be written,
+    PlanError where memory does not suffice.
     """
     destination.refuse_standing()
     refuse_loss(destination, [volume])
@@ -129,7 +130,7 @@ def predict_scan(
         resolved(destination.format.whole)(destination, found, shown)
     except OSError as error:
         refuse_own(error)
-        raise VolumeError(f"{destination.path} cannot be written: {reason(error)}") from error
+        raise WriteError(f"{destination.path} cannot be written: {reason(error)}") from error
     return found.shape
 
 
