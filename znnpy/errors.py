@@ -36,6 +36,10 @@ class VolumeError(ZnnpyError):
     """A volume is missing, unsafe, truncated, or not what the config says."""
 
 
+class WriteError(VolumeError):
+    """An output cannot be written: the disk is full, fails, or is no longer there."""
+
+
 class ChangedError(VolumeError):
     """A file is no longer what it was when it was opened."""
 

@@ -100,6 +100,22 @@ def test_a_folder_of_cases_goes_on(folder: Path, capsys: pytest.CaptureFixture[s
     assert "b has channels 0001, 0003" in capsys.readouterr().err
 
 
+def test_a_damaged_scan_stops_no_other(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    damaged = Path("images/a_0001.nii.gz")
+    whole = damaged.read_bytes()
+    damaged.write_bytes(whole[: len(whole) // 2])
+    line = ("predict", "run", "--input", "images", "--output", "out", "--threads", 1)
+    assert status_of(*line) == 1
+    said = capsys.readouterr().err
+    assert "images/a_0001.nii.gz: its gzip data are cut" in said
+    assert "1 of 2 cases could not be predicted: images/a_0000.nii.gz; the others" in said
+    assert [it.name for it in Path("out").iterdir()] == ["b.nii.gz"]
+    damaged.write_bytes(whole)
+    assert status_of(*line) == 0
+    assert "1 of 2 cases are written already" in capsys.readouterr().out
+    assert Path("out/a.nii.gz").exists()
+
+
 def test_what_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     line = ("predict", "run", "--output", "a.nii.gz", "--threads", 1)
     for more, status, words in (

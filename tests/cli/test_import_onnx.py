@@ -47,6 +47,25 @@ def predicted(path: str) -> np.ndarray:
     return found
 
 
+def test_a_net_that_no_size_fits_is_refused_before_anything_is_written(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of 12 voxels a stride of 3 leaves the last one unread, and the resize makes 12 again for the sum."""
+    nodes = [
+        ("Conv", "x c.weight", "c", {"pads": [1] * 6}),
+        ("Conv", "c e.weight", "e", {"pads": [1] * 6, "strides": [1, 1, 3]}),
+        ("Resize", "e - s", "u", {"mode": "nearest"}),
+        ("Add", "u c", "y"),
+    ]
+    weights = {"c.weight": drawn(4, 1, 3, 3, 3), "e.weight": drawn(4, 4, 3, 3, 3)}
+    weights["s"] = np.array([1, 1, 1, 1, 3], np.float32)
+    written(folder / "b.onnx", nodes, weights, shape=(1, 1, 6, 8, 12))
+    assert status_of("import", "b.onnx", "--output", "other") == 1
+    said = capsys.readouterr().err
+    assert "b.onnx: node 'c.out': edge 'e' needs" in said
+    assert not Path("other").exists()
+
+
 def test_import_and_predict(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert status_of("import", "a.onnx", "--output", "run") == 0
     assert "normalisation of the input is not part of the file" in capsys.readouterr().err

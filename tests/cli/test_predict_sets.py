@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import znnpy
 from znnpy.cli.predict_sets import Case, cases_of
 from znnpy.data.opening import open_volume
 from znnpy.errors import VolumeError
+from znnpy.infer import block_writer
 
 NET = {"layers": [{"conv": {"channels": 1, "size": 3}}]}
 RNG = np.random.default_rng(0)
@@ -111,11 +114,11 @@ def test_cases_are_predicted_and_done_ones_stay(
     (tmp_path / "in/b.h5").write_bytes(b"damaged")
     assert status_of(*line) != 0
     assert "b.h5" in capsys.readouterr().err
-    assert [it.name for it in (tmp_path / "out/new").glob("*.h5")] == ["a.h5"]
+    assert {it.name for it in (tmp_path / "out/new").glob("*.h5")} == {"a.h5", "c.h5"}
     done = (tmp_path / "out/new/a.h5").stat().st_mtime_ns
     raws["b"] = stack(tmp_path / "in/b.h5")
     assert status_of(*line) == 0
-    assert "1 of 3 cases are written already" in capsys.readouterr().out
+    assert "2 of 3 cases are written already" in capsys.readouterr().out
     assert (tmp_path / "out/new/a.h5").stat().st_mtime_ns == done
     opened = znnpy.open_run(run)
     for name, raw in raws.items():
@@ -123,6 +126,39 @@ def test_cases_are_predicted_and_done_ones_stay(
             np.testing.assert_array_equal(file["prediction"], opened.predict(raw, quiet=True))
     assert status_of(*line) == 0
     assert "3 of 3 cases" in capsys.readouterr().out
+
+
+def test_an_unfit_image_stops_no_other(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A damaged one and one that is smaller than the net's field of view."""
+    stack(tmp_path / "i/c.h5")
+    (tmp_path / "i/a.h5").write_bytes(b"no volume")
+    with h5py.File(tmp_path / "i/b.h5", "w") as file:
+        file["raw"] = np.zeros((2, 2, 2), np.uint8)
+    line = ("predict", run, "--input", f"{tmp_path}/i", "--output", tmp_path / "o", "--threads", 1)
+    assert status_of(*line) == 1
+    said = capsys.readouterr().err
+    assert "2 of 3 cases could not be predicted" in said
+    assert all(f"i/{name}.h5" in said.split("2 of 3")[0] for name in "ab")
+    assert [it.name for it in (tmp_path / "o").glob("*.h5")] == ["c.h5"]
+
+
+def test_a_full_disk_ends_all(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "ab":
+        stack(tmp_path / f"i/{name}.h5")
+
+    def full(*_: Any, **__: Any) -> Any:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(block_writer, "open_output", full)
+    line = ("predict", run, "--input", f"{tmp_path}/i", "--output", tmp_path / "o", "--threads", 1)
+    assert status_of(*line) == 1
+    said = capsys.readouterr().err
+    assert said.count("No space left") == 1
+    assert "o/a.h5 cannot be written" in said
 
 
 def test_images_keep_their_place(run: Path, tmp_path: Path) -> None:

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 from skimage.color import deltaE_ciede2000, rgb2lab
 
-from znnpy.pictures.colours import object_colours, oklch, outlines, overlay
+from znnpy.pictures.colours import (
+    are_shares,
+    object_colours,
+    oklch,
+    outlines,
+    overlay,
+    share_colours,
+)
 
 
 @pytest.mark.parametrize(
@@ -60,3 +67,31 @@ def test_overlay() -> None:
     np.testing.assert_allclose(mixed[0, 0], 0.5)
     np.testing.assert_allclose(mixed[2, 4], colour)
     np.testing.assert_allclose(mixed[4, 4], (colour + 0.5) / 2)
+
+
+@pytest.mark.parametrize("classes", [2, 5, 40])
+def test_shares_of_classes_mix_their_colours(classes: int) -> None:
+    """A class alone has the colour of its number; where nothing is known there is black."""
+    shares = np.random.default_rng(0).dirichlet(np.ones(classes), (6, 7)).transpose(2, 0, 1)
+    shares[:, 0] = np.eye(classes)[:, np.arange(7) % classes]
+    shares[:, 1] = 0
+    assert are_shares(shares.astype(np.float32))
+    assert are_shares((shares * 255).round().astype(np.uint8) / 255)
+    mixed, colours = share_colours(shares), object_colours(np.arange(classes))
+    assert np.array_equal(mixed[0], colours[np.arange(7) % classes])
+    assert not mixed[1].any()
+    np.testing.assert_allclose(mixed[4, 2], colours.T @ shares[:, 4, 2], rtol=1e-5)
+
+
+def test_what_is_no_share() -> None:
+    ones = np.ones((1, 4, 5), np.float32)
+    assert not are_shares(ones)  # one channel
+    assert not are_shares(np.concatenate([ones, ones]))
+    assert not are_shares(np.concatenate([ones * 2, -ones]))
+    assert not are_shares(np.zeros((2, 4, 5), np.float32))
+    one, other = ones * 0.3, ones * 0.7
+    assert are_shares(np.concatenate([one, other]))
+    one[0, 2, 3] = np.nan
+    assert not are_shares(np.concatenate([one, other]))
+    one[0, 2, 3] = 0.6
+    assert not are_shares(np.concatenate([one, other]))

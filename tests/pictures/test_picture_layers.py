@@ -136,13 +136,27 @@ def test_predictions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert panels[2].note == "mean of 4 channels"
 
 
+@pytest.mark.parametrize("classes", [2, 4])
+def test_probabilities_of_classes_are_told_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, classes: int
+) -> None:
+    """Their mean is the same everywhere; a class has the colour of its number in a panel of labels."""
+    ids = RNG.integers(0, classes, (2, 3, 4))
+    known = volume(np.moveaxis(np.eye(classes, dtype=np.float32)[ids], -1, 0))
+    layers = [Layer("prediction", known, "p"), Layer("labels", volume(ids.astype(np.uint8)), "l")]
+    ((_, (seen, labels), _),) = panels_of(layers, tmp_path, monkeypatch, count=1)
+    np.testing.assert_allclose(seen.image, labels.image, atol=1e-6)
+    assert seen.note == f"{classes} classes by their shares, from 0: black"
+    assert not seen.bar
+
+
 @pytest.mark.parametrize("count", [0, 1, 2])
-def test_objects_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+def test_labels_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     ids = np.zeros((1, 2, 3), np.uint32)
     ids[0, 0, :count] = np.arange(count) + 7
     layers = [Layer("labels", volume(ids), "l")]
     ((_, (panel,), _),) = panels_of(layers, tmp_path, monkeypatch, count=1)
-    assert panel.note == ("0 objects", "1 object", "2 objects")[count] + " in this slice"
+    assert panel.note == ("0 labels", "1 label", "2 labels")[count] + " in this slice"
 
 
 def test_large_slices_are_thinned_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,6 +46,18 @@ def test_panels_in_order_and_the_slice_asked_for(tmp_path: Path) -> None:
     assert np.allclose(middle[third + third // 2], 0)
 
 
+def test_classes_that_share_each_voxel_are_seen(tmp_path: Path) -> None:
+    """As target and as prediction: their mean would be the same everywhere."""
+    raw, known = np.zeros((1, 20, 20)), np.zeros((2, 1, 20, 20), np.float32)
+    known[0, :, :10], known[1, :, 10:] = 1, 1
+    side_by_side(tmp_path / "a.png", raw, known, known * 0.9 + 0.05)
+    image = imread(tmp_path / "a.png")[..., :3]
+    third = image.shape[1] // 3
+    for at in (third + third // 2, 2 * third + third // 2):
+        upper, lower = image[image.shape[0] // 2 - 40, at], image[image.shape[0] // 2 + 40, at]
+        assert np.abs(upper - lower).max() > 0.3
+
+
 def test_objects_are_coloured_in_a_panel_of_their_own(tmp_path: Path) -> None:
     grey = np.full((4, 20, 20), 0.5)
     objects = np.zeros((4, 20, 20), np.uint32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -67,6 +68,13 @@ def test_a_run_begins_with_what_another_predicts_from(pretrained: Path, tmp_path
     assert f"begins with {len(wanted)} of {len(wanted)} parameters from {pretrained}" in said
     first = parameters(tmp_path / "run", 0)
     assert all(np.array_equal(first[name], wanted[name]) for name in wanted)
+    seen = json.loads(
+        znnpy("check", config, "--json", *words(f"training.start_from={pretrained}")).stdout
+    )
+    assert [line.split(" from")[0] for line in seen["weights"]] == [
+        f"begins with {len(wanted)} of {len(wanted)} parameters"
+    ]
+    assert not seen["warnings"]
     assert not np.array_equal(parameters(tmp_path / "run")["conv1"], wanted["conv1"])
 
 

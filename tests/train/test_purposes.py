@@ -14,7 +14,7 @@ from called import status_of
 from PIL import Image
 
 from znnpy.config import load_config
-from znnpy.config.models import BoundaryTarget, Config
+from znnpy.config.models import AffinityTarget, BoundaryTarget, Config
 from znnpy.config.normalize_section import DeviationNormalize, FixedNormalize
 from znnpy.network import trained_network
 from znnpy.train.progress import Quiet
@@ -75,6 +75,16 @@ def test_each_loads_whatever_the_data(purpose: str, seen: Seen) -> None:
     if seen.extent and purpose != "classification":
         shape, sizes = config.training.output_shape, zip(seen.extent, config.training.output_shape)  # noqa: B905
         assert all(size <= whole for whole, size in sizes), shape
+
+
+@pytest.mark.parametrize("purpose", RECIPES)
+def test_no_filter_reaches_beyond_a_picture(purpose: str) -> None:
+    """Taps along z would be multiplied by padding alone, and neighbours there are none."""
+    Path("c.yaml").write_text(RECIPES[purpose].text(Seen(extent=(1, 300, 301), several=True)))
+    config = load_config("c.yaml")
+    assert {edge.size[0] for edge in trained_network(config).edges if hasattr(edge, "size")} == {1}
+    if isinstance(config.data.target, AffinityTarget):
+        assert config.data.target.offsets == ((0, -1, 0), (0, 0, -1), (0, -6, 0), (0, 0, -6))
 
 
 @pytest.mark.quick(2)
@@ -215,7 +225,7 @@ def test_pictures_of_several_sizes_and_their_masks(tmp_path: Path) -> None:
     config = written("semantic", "images/*.png", "masks/*.png")
     assert len(config.data.train) == 3
     assert config.data.target.kind == "mask"
-    assert config.training.output_shape == (1, 48, 48)
+    assert config.training.output_shape == (1, 80, 64)
     assert trained_network(config).outputs[0].channels == 1
     line = ("train", "configs/c.yaml", "--output", "elsewhere", "--set", "training.iterations=1")
     assert status_of(*line, "--set", "training.conv=direct", "--threads", 1) == 0

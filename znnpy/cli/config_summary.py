@@ -221,6 +221,7 @@ def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
     config = with_microbatch_chosen(config, network)
     training = config.training
     first = first_weights(config, network, contents_of(config))
+    begun = first.notes() if first else []
     geometry = trained_geometry(config, network)
     predicted = densest(finest(network))
     prediction = Tiling.of(config, predicted).words()
@@ -273,12 +274,13 @@ def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
         },
         "work_seconds": needs.work,
         "update_seconds": needs.work / threads,
+        "weights": [text for text in begun if not text.startswith("warning: ")],
         "warnings": (
             []
             if config.data.train
             else [f"{nothing_in('data.train')}: this is a look at the network alone"]
         )
-        + ([text.removeprefix("warning: ") for text in first.notes()] if first else [])
+        + [text.removeprefix("warning: ") for text in begun if text.startswith("warning: ")]
         + doubtful_outputs(network, losses_of(config, network))
         + left_out(training, network)
         + unused_windows(config, predicted),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from znnpy.cli.each_case import each_case
 from znnpy.cli.global_options import global_options, note, shown_labels, suggest
 from znnpy.cli.module_loading import loading
 from znnpy.cli.options import (
@@ -26,7 +27,7 @@ from znnpy.cli.options import (
 from znnpy.cli.preconditions import refuse_ranks
 from znnpy.cli.predict_request import attributes_of, output_node, region_of, request_for, section_of
 from znnpy.cli.predict_scans import predict_scans, refused, scan_run
-from znnpy.cli.predict_sets import cases_of, images_of, not_written
+from znnpy.cli.predict_sets import Case, cases_of, images_of, not_written
 from znnpy.dataset_path import LABEL_NAMES
 
 if TYPE_CHECKING:
@@ -223,15 +224,19 @@ def predict(
     several = len(cases) > 1 or cases[0].output != output
     usual = LABEL_NAMES[0] if labels else DATASET
     left = not_written(cases, usual, overwrite, several=several, dry_run=dry_run)
+
+    def predicted(it: tuple[Case, Destination]) -> None:
+        case, destination = it
+        section = section_of(saved.network, case)
+        request = replace(request_for(saved, section, node, dtype, labels), **changes)
+        if not (dry_run and several):  # which does not make their folder
+            _refuse_output(destination, dry_run)
+        _predict(saved, section, request, destination, dry_run, verify_seams, dask)
+
     with StopSignals():
-        for case, destination in left:
-            section = section_of(saved.network, case)
-            request = replace(request_for(saved, section, node, dtype, labels), **changes)
-            if not (dry_run and several):  # which does not make their folder
-                _refuse_output(destination, dry_run)
-            _predict(saved, section, request, destination, dry_run, verify_seams, dask)
+        each_case(left, predicted, lambda it: next(iter(it[0].images.values())), several=several)
     if left and not dry_run:
-        _suggest(saved, request.node.name, left[0][1], labels=labels)
+        _suggest(saved, output_node(saved.weights.network, node).name, left[0][1], labels=labels)
 
 
 def _refuse_output(destination: Destination, dry_run: bool) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from znnpy.cli.each_case import each_case
 from znnpy.cli.global_options import global_options, suggest
 from znnpy.cli.module_loading import loading
 from znnpy.dataset_path import LABEL_NAMES
@@ -48,7 +49,7 @@ def scan_run(saved: SavedRun, *, flips: bool) -> ScanRun:
 def predict_scans(
     run: ScanRun, inputs: Sequence[str], output: str, *, logits: bool, overwrite: bool
 ) -> None:
-    """Predict one case, or all of a folder; of a folder, cases that are written already are left as they are."""
+    """Predict one case, or all of a folder, where cases that are written already are left as they are."""
     with loading():
         from znnpy.data.writing.destination import Destination
         from znnpy.data.writing.preflight import refuse_place
@@ -75,8 +76,12 @@ def predict_scans(
     if not left:
         return
     with scan_model(run.weights, run.members, logits=logits) as model:
-        for case, place in left:
-            _predict(model, case, run, place, logits)
+        each_case(
+            left,
+            lambda it: _predict(model, it[0], run, it[1], logits),
+            lambda it: it[0].channels[0],
+            several=not alone,
+        )
     if not logits:
         case, place = left[0]
         suggest("view", *case.channels[:1], f"labels={place.name}")

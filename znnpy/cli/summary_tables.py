@@ -67,6 +67,8 @@ def print_summary(found: dict[str, Any]) -> None:
         f"thread{'s' * (found['threads'] != 1)} (estimated work {found['work_seconds'] * 1e3:.3g} ms)",
         highlight=False,
     )
+    for text in found["weights"]:
+        out.print(f"weights         {text}", highlight=False, soft_wrap=True)
     for text in found["warnings"]:
         out.print(f"warning: {text}", highlight=False, soft_wrap=True)
 

@@ -17,7 +17,7 @@ from znnpy.data.writing.block_output import BlockOutput, Finished, open_output
 from znnpy.data.writing.destination import Destination
 from znnpy.engine.model import Model
 from znnpy.engine.progress import Report
-from znnpy.errors import ChangedError, VolumeError, reason, refuse_own
+from znnpy.errors import ChangedError, WriteError, reason, refuse_own
 from znnpy.infer.blocks import Region
 from znnpy.infer.config_model import patch_model
 from znnpy.infer.job import Job
@@ -140,14 +140,14 @@ def writing(
     except OSError as error:
         # Faults of znnpy's own code are not the disk's.
         refuse_own(error)
-        raise VolumeError(f"{path} cannot be written: {reason(error)}") from error
+        raise WriteError(f"{path} cannot be written: {reason(error)}") from error
 
 
 def _note_end(log: BlockLog, path: Path) -> None:
     try:
         log.note("finish")
     except OSError as error:
-        raise VolumeError(
+        raise WriteError(
             f"{path} is written whole, but its log {log_of(path)} is not: {reason(error)}"
         ) from error
 

@@ -115,7 +115,8 @@ def predict_scan(
 ) -> tuple[int, ...]:
     """Write the labels (z, y, x) of a scan, or its logits (k, z, y, x); return the shape of what was written.
 
-    Raises VolumeError where the output is in the way or cannot be written, PlanError where memory does not suffice.
+    Raises VolumeError where the output is in the way, WriteError where it cannot be written,
+    PlanError where memory does not suffice.
     """
     destination.refuse_standing()
     refuse_loss(destination, [volume])

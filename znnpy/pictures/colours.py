@@ -54,6 +54,25 @@ def oklch(lightness: Array, chroma: Array, hue: Array) -> Colours:
     return np.asarray(gamma, np.float32)
 
 
+def are_shares(channels: Array) -> bool:
+    """Return whether two or more channels (C, y, x) are shares of one whole, as probabilities of classes are.
+
+    They are 0 to 1 and sum up to 1, or to 0 where nothing is known, but for the rounding of bytes.
+    """
+    if len(channels) < 2 or not np.isfinite(channels).all():
+        return False
+    whole, near = channels.sum(axis=0), 0.5 * len(channels) / 255 + 1e-4
+    off = np.minimum(np.abs(whole - 1), np.abs(whole))
+    within = channels.min(initial=0) >= -near and channels.max(initial=0) <= 1 + near
+    return bool(within and off.max(initial=0) <= near and whole.any())
+
+
+def share_colours(shares: Array) -> Colours:
+    """Return (y, x, 3): the colours of classes, numbered by their channels (C, y, x), mixed by their shares."""
+    colours = object_colours(np.arange(len(shares)))
+    return np.tensordot(shares.astype(np.float32), colours, axes=(0, 0))
+
+
 def outlines(ids: Array, across: tuple[bool, bool] = (True, True)) -> NDArray[np.bool_]:
     """Return the pixels of a slice (y, x) of object numbers whose upper or left neighbour is another object.
 

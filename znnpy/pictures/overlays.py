@@ -15,7 +15,7 @@ from znnpy.data.values.sampled_range import glance
 from znnpy.data.volume import Triple, Volume
 from znnpy.dataset_path import as_text, joined, split_source
 from znnpy.errors import VolumeError
-from znnpy.pictures.colours import object_colours, overlay
+from znnpy.pictures.colours import are_shares, object_colours, overlay
 from znnpy.pictures.panels import Panel, Voxels, as_image, draw, stretched, unit_of
 
 Array = NDArray[Any]
@@ -162,13 +162,16 @@ def _predicted(layer: Layer, image: Array) -> Panel:
         note = ", ".join(f"{colour} {step}" for colour, step in steps)
         note += f"; {len(values)} channels in all" if len(values) > 3 else ""
         return Panel(layer.title, as_image(values[list(used)]), note=note)
+    if are_shares(values):
+        note = f"{len(values)} classes by their shares, from 0: black"
+        return Panel(layer.title, as_image(values), note=note)
     note = f"mean of {len(values)} channels" if len(values) > 1 else ""
     return Panel(layer.title, values.mean(axis=0), bar=True, note=note)
 
 
 def _objects(layer: Layer, ids: Array, grey: Array | None, across: tuple[bool, bool]) -> Panel:
     count = len(np.unique(ids[ids != 0]))
-    note = f"{count:,} object{'s' * (count != 1)} in this slice"
+    note = f"{count:,} label{'s' * (count != 1)} in this slice"
     image = object_colours(ids) if grey is None else overlay(grey, ids, across)
     return Panel(layer.title, image, note=note)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from znnpy.atomic_files import explained, replacing
 from znnpy.errors import ShapeError, VolumeError
-from znnpy.pictures.colours import object_colours, overlay
+from znnpy.pictures.colours import are_shares, object_colours, overlay, share_colours
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,9 +67,10 @@ def side_by_side(
 
     Each is (z, y, x) or (C, z, y, x). One channel is grey: the raw image over its own range, label
     and prediction over `span`; three channels (affinities z, y, x) are red, green and blue; other
-    numbers of channels show their mean. Integer labels with more than two values get one colour per
-    object, and so do `objects` (z, y, x), a fourth panel over the raw image. Raises ShapeError if the
-    volumes differ in z, y, x.
+    numbers of channels have the colours of classes, mixed, if they are shares of one whole, else
+    show their mean. Integer labels with more than two values get one colour per object, and so do
+    `objects` (z, y, x), a fourth panel over the raw image. Raises ShapeError if the volumes differ
+    in z, y, x.
     """
     panels = slice_panels(raw, label, prediction, objects, z=z, titles=titles, span=span)
     index = np.shape(raw)[-3] // 2 if z is None else z
@@ -123,9 +124,11 @@ def figure_of(panels: Sequence[Panel], caption: str, voxels: Voxels | None = Non
 
 
 def as_image(image: Array) -> Array:
-    """Return (C, y, x) as grey (y, x) or, for three channels, colour (y, x, 3); float32."""
+    """Return (C, y, x) as grey (y, x) or colour (y, x, 3): three channels, or shares of classes; float32."""
     values = image.astype(np.float32)
-    return np.moveaxis(values, 0, -1) if len(values) == 3 else values.mean(axis=0)
+    if len(values) == 3:
+        return np.moveaxis(values, 0, -1)
+    return share_colours(values) if are_shares(values) else values.mean(axis=0)
 
 
 def stretched(image: Array, limits: tuple[float, float] | None = None) -> Array:

@@ -66,6 +66,11 @@ class Seen:
         """Whether slices are thick sections."""
         return self.ratio >= FLAT
 
+    @property
+    def plane(self) -> bool:
+        """Whether images are pictures, volumes of one slice: filters along z would see nothing."""
+        return self.extent is not None and self.extent[0] == 1
+
 
 def steps_of(seen: Seen, *, plane: bool) -> list[Triple]:
     """Return the factors of two steps down: along z only once voxels have become about as long as wide."""

@@ -50,7 +50,8 @@ def _of_volumes(
     fixed: bool = False,
     prepared: bool = False,
 ) -> str:
-    """Return a config of a U-Net for patches of volumes."""
+    """Return a config of a U-Net for patches of volumes; `plane`: of each slice by itself, as pictures are anyway."""
+    plane = plane or seen.plane
     steps = steps_of(seen, plane=plane)
     wanted = (1, 160, 160) if plane else (12, 64, 64) if seen.flat else (24, 48, 48)
     if seen.memory < LITTLE:
@@ -87,8 +88,9 @@ def _membranes(seen: Seen) -> str:
 
 def _affinities(seen: Seen) -> str:
     far = (max(1, round(6 / seen.ratio)), 6, 6)
-    near = [[-int(a == axis) for a in range(3)] for axis in range(3)]
-    long = [[-far[axis] * int(a == axis) for a in range(3)] for axis in range(3)]
+    axes = range(1 if seen.plane else 0, 3)
+    near = [[-int(a == axis) for a in range(3)] for axis in axes]
+    long = [[-far[axis] * int(a == axis) for a in range(3)] for axis in axes]
     offsets = [*near, *(offset for offset in long if offset not in near)]
     return _of_volumes(
         seen,

@@ -15,7 +15,7 @@ from znnpy.data.remote_chunks import PACKAGES
 from znnpy.data.writing.folder_files import RemoteFiles
 from znnpy.data.writing.output_format import OUTPUTS, OutputFormat, by_suffix, output_format
 from znnpy.dataset_path import address, joined, split_source
-from znnpy.errors import VolumeError, reason, refuse_own
+from znnpy.errors import VolumeError, WriteError, reason, refuse_own
 from znnpy.registry import resolved
 
 
@@ -86,12 +86,12 @@ class Destination:
             raise VolumeError(f"{self.place} exists already; name another file, or add --overwrite")
 
     def write(self, values: NDArray[Any], attributes: Mapping[str, Any]) -> None:
-        """Write a whole image (z, y, x) or (c, z, y, x), atomically; VolumeError where it cannot be written."""
+        """Write a whole image (z, y, x) or (c, z, y, x), atomically; WriteError where it cannot be written."""
         try:
             resolved(self.format.whole)(self, values, attributes)
         except OSError as error:
             refuse_own(error)
-            raise VolumeError(f"{self.path} cannot be written: {reason(error)}") from error
+            raise WriteError(f"{self.path} cannot be written: {reason(error)}") from error
 
 
 def _kept(url: str) -> Path:

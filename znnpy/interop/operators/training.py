@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from znnpy.errors import ModelFileError
+from znnpy.errors import ModelFileError, NetworkError
 from znnpy.geometry.axes import describe
 from znnpy.geometry.finest_outputs import finest
 from znnpy.geometry.shape_inference import largest, smallest
@@ -20,10 +20,17 @@ CLASSES = {"kind": "labels"}
 def training_keys(found: Described, *, fixed: bool) -> dict[str, Any]:
     """Return keys of training; `fixed`: patches are as large as the example that the net was read with.
 
-    Raises ModelFileError for outputs that differ in size though not in voxel size: patches of a run have one size.
+    Raises ModelFileError for nets that no size fits here, and for outputs that differ in size though not in voxel
+    size: patches of a run have one size.
     """
     _refuse_apart(found)
-    shapes = dict(found.shapes) if fixed else _smaller(found)
+    try:
+        shapes = _possible(found, None if fixed else WIDEST)
+    except NetworkError as error:
+        said = "; ".join(str(error).splitlines())
+        raise ModelFileError(
+            f"{said}; voxels that a stride leaves over are not dropped here, but for padding"
+        ) from error
     first, *others = shapes.values()
     keys: dict[str, Any] = {
         "output_shape": list(first)
@@ -75,10 +82,14 @@ def _refuse_apart(found: Described) -> None:
         )
 
 
-def _smaller(found: Described) -> dict[str, Triple]:
+def _possible(found: Described, widest: int | None) -> dict[str, Triple]:
+    """Return shapes of outputs that are possible here, at most those of the example; NetworkError where none is."""
+    if widest is None and len(found.shapes) > 1:
+        return dict(found.shapes)
     limits = {}
     for name, (z, y, x) in found.shapes.items():
-        limits[name] = (min(z, WIDEST), min(y, WIDEST), min(x, WIDEST))
+        most = widest or max(z, y, x)
+        limits[name] = (min(z, most), min(y, most), min(x, most))
     shapes = largest(found.network, limits)
     if shapes or len(found.shapes) > 1:
         return shapes or dict(found.shapes)
