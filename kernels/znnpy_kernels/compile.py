@@ -24,7 +24,7 @@ from znnpy_kernels.machine.cache_eviction import hold, remove_unused
 from znnpy_kernels.machine.loading import kept
 from znnpy_kernels.machine.native import Native
 from znnpy_kernels.machine.shared_functions import Shared, reached
-from znnpy_kernels.scheduling import dependencies, paths, serial, worker
+from znnpy_kernels.scheduling import dependencies, light_tasks, paths, serial, worker
 
 Compiled = Kernel | Native | Shared
 Report = Callable[[int, int], None]
@@ -34,7 +34,7 @@ RUNTIME: tuple[Native, ...] = (
     paths.topological_order,
     paths.longest_paths,
     worker.work,
-    worker.release,
+    light_tasks.release,
     worker.wait,
     worker.stop,
     worker.prepare,

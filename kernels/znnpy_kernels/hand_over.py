@@ -16,7 +16,8 @@ from znnpy_kernels.machine.inlining import part
 from znnpy_kernels.machine.memory import doubles, floats, longs
 from znnpy_kernels.machine.native import native
 from znnpy_kernels.scheduling.control_block import PHASE_COUNT, PHASES
-from znnpy_kernels.scheduling.worker import REACHED, bring, wait_for
+from znnpy_kernels.scheduling.light_tasks import bring_light
+from znnpy_kernels.scheduling.worker import REACHED, wait_for
 
 SAMPLES = types.Array(types.float32, 5, "C", readonly=True)
 """(sample, channel, z, y, x)."""
@@ -132,7 +133,7 @@ def hand_over(x: Any, target: Any, block: int, iteration: int, borrow: int, budg
     before[0], before[1] = results[0], results[1]
     longs(longs(block + NUMBERS)[0] + longs(block + ITERATION)[0])[0] = iteration
     stage(block, own, own_x, own_target, sizes[0] * sizes[1] * voxels, borrow)
-    bring(control, parity)
+    bring_light(control, parity)
     outcome = STARTED
     if borrow and wait_for(control, longs(own + LOSS_GROUP)[0], count + 1, budget) == REACHED:
         outcome = KNOWN

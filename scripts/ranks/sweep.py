@@ -23,7 +23,7 @@ from znnpy.distributed.reduction_tree import Ranks
 from znnpy.distributed.strategies import STRATEGIES, Strategy, strategy
 from znnpy.distributed.world import World
 from znnpy.engine.communication.outbox import Outbox, marked
-from znnpy.engine.communication.reductions import add_by_library, add_up, hand_down
+from znnpy.engine.communication.reductions import add_by_library, all_reduce
 from znnpy.engine.layers.gradient_accumulation import Total
 from znnpy.engine.memory.regions import Buffer, Name, Use
 from znnpy.engine.tasks.dependencies import connect, last_group
@@ -62,9 +62,7 @@ def summed(world: World, by: Strategy, size: int, repeats: int) -> list[float]:
     ranks = Ranks.of(world.size, world.size)
     for color, bundle in in_turn(by, [[Total("all", ends, buffer=buffer)]]):
         if by.fixed:
-            hops = ranks.hops(color)
-            add_up(step, rooms, outbox, hops, bundle)
-            hand_down(step, outbox, hops, bundle)
+            all_reduce(step, rooms, outbox, ranks, color, bundle)
         else:
             add_by_library(step, rooms, outbox, bundle)
     values = rooms.values(buffer, floats)

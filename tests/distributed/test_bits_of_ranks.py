@@ -23,6 +23,7 @@ FIXED: list[dict[str, Any]] = [
     {"strategy": "tree", "shared_memory": False},
     {"strategy": "multicolor", "colors": 2, "chunk": 4096, "shared_memory": False},
     {"strategy": "multicolor", "colors": 8, "chunk": 4096, "clip_norm": 0.1},
+    {"strategy": "multicolor"},  # every rank adds up these small layers
 ]
 FREE: list[dict[str, Any]] = [
     {"strategy": "allreduce"},

@@ -80,7 +80,19 @@ def test_messages_of_a_fixed_tree_are_of_one_layer_and_colors_take_turns(name: s
     colors, found = zip(*in_turn(way, layers), strict=True)
     owners = [[it.owner for it in bundle] for bundle in found]
     assert owners == ([["a", "b"], ["c"], ["d"]] if way.fixed else [["a", "b", "c", "d"]])
-    assert list(colors) == [n % way.colors for n in range(len(owners))]
+    assert list(colors) == [
+        None if way.doubled else number % way.colors for number in range(len(owners))
+    ]
+
+
+def test_small_layers_have_no_color_and_take_no_turn() -> None:
+    way = strategy("multicolor", 2)
+    sizes = [way.doubled, way.doubled + 4, 4, way.doubled + 4, way.doubled + 4, 8]
+    layers = [[pieces("a", size // 4)] for size in sizes]
+    assert [color for color, _ in in_turn(way, layers)] == [None, 0, None, 1, 0, None]
+    # Messages that are asked to be smaller are of smaller layers.
+    colors = [color for color, _ in in_turn(strategy("multicolor", 2, 4), layers)]
+    assert colors == [0, 1, None, 0, 1, 0]
 
 
 def test_large_layers_have_larger_messages_unless_a_size_is_asked_for() -> None:

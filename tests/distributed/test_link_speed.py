@@ -42,6 +42,15 @@ def test_many_colors_share_the_lines(size: int) -> None:
     assert found.bytes == 2 * MIB * (size - 1) // size
 
 
+def test_small_layers_take_half_the_rounds() -> None:
+    """Those of which every rank adds up all; a rank sends one sum a round, and receives one."""
+    ranks, way = Ranks.of(8, 8), strategy("multicolor")
+    assert traffic(ranks, way, layers(1024, 2048)) == (12, 3 * 3072, 3)
+    assert traffic(ranks, way, layers(1024, 2 * way.doubled)).rounds == 6
+    # Not where ranks would send to many at once.
+    assert traffic(Ranks.of(9, 9), way, layers(1024)).rounds == 8
+
+
 def test_large_layers_are_shared_and_small_ones_are_not() -> None:
     assert chosen(SLOW, Ranks.of(8, 8), layers(64 * MIB)).name == "multicolor"
     assert chosen(FAST, Ranks.of(2, 2), layers(*[MIB] * 8)).name == "tree"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from znnpy.distributed.errors import DistributedError
-from znnpy.distributed.reduction_tree import Ranks, largest_microbatch
+from znnpy.distributed.reduction_tree import FEW, Ranks, largest_microbatch
 from znnpy.engine.tasks.step import tree
 
 SIZES = [(m, p) for m in range(1, 20) for p in range(1, m + 1)]
@@ -32,6 +34,33 @@ def test_ranks_and_colors_add_what_one_process_adds(microbatches: int, size: int
             left, right = sorted((into, source))
             sums[into] = f"({sums[left]}+{sums[right]})"
         assert sums[ranks.hops(color)[-1].into if size > 1 else 0] == whole
+
+
+@given(st.integers(1, 40).flatmap(lambda m: st.tuples(st.just(m), st.integers(1, m))))
+def test_every_rank_that_adds_adds_what_one_process_adds(sizes: tuple[int, int]) -> None:
+    ranks = Ranks.of(*sizes)
+    sums = [expression(subtree.numbers) for subtree in ranks.owned]
+    rounds = ranks.rounds()
+    if rounds is None:
+        assert not sizes[1] & (sizes[1] - 1) == 0 == sizes[0] % sizes[1]
+        return
+    for hops in rounds:
+        before = list(sums)
+        assert len({hop.into for hop in hops}) == len(hops)
+        assert all([hop.source for hop in hops].count(rank) <= FEW for rank in range(ranks.size))
+        for into, source in hops:
+            left, right = sorted((into, source))
+            sums[into] = f"({before[left]}+{before[right]})"
+    assert set(sums) == {expression(range(sizes[0]))}
+
+
+def test_powers_of_two_double_in_as_many_rounds_as_the_tree_has_levels() -> None:
+    for levels in range(5):
+        ranks = Ranks.of(1 << levels, 1 << levels)
+        met = [sum(hop.into == 0 for hop in hops) for hops in ranks.rounds() or ()]
+        assert sum(met) == levels
+    # One rank beside eight would send to all of them.
+    assert Ranks.of(9, 9).rounds() is None
 
 
 @pytest.mark.quick(30)

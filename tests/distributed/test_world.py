@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import platform
 import subprocess
 import sys
 import threading
@@ -11,7 +12,13 @@ import threading
 import pytest
 from launched import launched
 
-from znnpy.distributed.background_threads import be_punctual
+from znnpy.distributed.background_threads import (
+    SCHED_SETATTR,
+    TURN,
+    SchedulingAttributes,
+    be_punctual,
+    take_short_turns,
+)
 from znnpy.distributed.errors import DistributedError
 from znnpy.distributed.serialization import all_unpacked, joined, packed, split, unpacked
 from znnpy.distributed.world import World
@@ -155,6 +162,33 @@ def test_naps_of_a_punctual_thread_have_a_microsecond_of_slack() -> None:
     thread.join()
     # Of that thread alone.
     assert (found, ctypes.CDLL(None).prctl(30)) == ([1000], before)
+
+
+@pytest.mark.skipif(platform.machine() not in SCHED_SETATTR, reason="no number of the call")
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have other turns")
+def test_short_turns_change_neither_policy_nor_nice() -> None:
+    def own() -> SchedulingAttributes:
+        it = SchedulingAttributes()
+        size = ctypes.sizeof(it)
+        ctypes.CDLL(None).syscall(
+            ctypes.c_long(SCHED_SETATTR[platform.machine()] + 1), 0, ctypes.byref(it), size, 0
+        )
+        return it
+
+    found: list[SchedulingAttributes] = []
+
+    def look() -> None:
+        take_short_turns()
+        found.append(own())
+
+    before = own()
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+    assert (found[0].policy, found[0].nice) == (before.policy, before.nice)
+    # Linux before 6.12 has turns of one length, and tells none.
+    assert found[0].runtime == (TURN if before.runtime else 0)
+    assert own().runtime == before.runtime
 
 
 def test_mpi_is_loaded_only_where_ranks_are() -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from scheduled_kernels import count, folds, halve, judge, two_copies, wait_for
 from shares import examples
 from znnpy_kernels.scheduling import control_block as at
-from znnpy_kernels.scheduling.worker import release
+from znnpy_kernels.scheduling.light_tasks import release
 
 from znnpy.graph import GraphBuilder, Named, TaskGraph
 from znnpy.scheduler import Executor, SchedulerError, SerialExecutor, available_cores

@@ -150,6 +150,15 @@ def test_chunks_follow_each_other_through_the_tree():
     assert COMPUTED + 4.0 <= cut <= whole - 1.5
 
 
+@pytest.mark.parametrize(("ranks", "rounds"), [(2, 1), (4, 2), (8, 3)])
+def test_small_layers_are_added_up_by_every_rank(ranks, rounds):
+    links = replace(SECOND, latency=1.0, bandwidth=np.inf, adding=1 / 1024)
+    levels = (ranks - 1).bit_length()
+    it = exchanged(Replay.of(layered(1)), sums(1, 1024), ranks, STRATEGIES["multicolor"], links)
+    found = simulate_ranks(it.replays, it.messages, 2, IDEAL, 6, ports=it.ports).steady
+    assert found == pytest.approx(COMPUTED + rounds + levels)
+
+
 def test_messages_take_colors_in_turn():
     strategy = adjusted(STRATEGIES["multicolor"], 2, MIB)
     it = exchanged(Replay.of(layered(4)), sums(4), 2, strategy, SECOND)

@@ -5,6 +5,7 @@ Training, the estimate that `auto` goes by, and the simulation all use it.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Self, TypeVar
@@ -53,24 +54,24 @@ P = TypeVar("P", bound=Pieces)
 
 def in_turn(
     strategy: Strategy, layers: Iterable[Sequence[P]]
-) -> Iterator[tuple[int, tuple[P, ...]]]:
+) -> Iterator[tuple[int | None, tuple[P, ...]]]:
     """Yield the messages of a strategy, layer after layer, and the color of each: they take turns.
 
+    None instead of a color: of a layer so small that every rank adds it up (`Ranks.rounds`).
     Messages of a fixed tree are of one layer; those that the library adds up may be of several.
     """
+    # In turn, so that each color carries about as many messages.
+    colors = itertools.cycle(range(strategy.colors))
     if strategy.fixed:
         # Layer by layer: a message of two layers would leave only when the later of both is ready.
-        bundles = [
-            it
-            for layer in layers
-            for it in bundled(layer, strategy.chunk_of(size_of(layer)), ALONE)
-        ]
+        for layer in layers:
+            size = size_of(layer)
+            for bundle in bundled(layer, strategy.chunk_of(size), ALONE):
+                yield None if size <= strategy.doubled else next(colors), bundle
     else:
         # Over layers: the library's sums must be few, and have no fixed order that a layer could break.
-        bundles = bundled([it for layer in layers for it in layer], strategy.chunk)
-    for number, bundle in enumerate(bundles):
-        # In turn, so that each color carries about as many messages.
-        yield number % strategy.colors, bundle
+        for bundle in bundled([it for layer in layers for it in layer], strategy.chunk):
+            yield next(colors), bundle
 
 
 def bundled(pieces: Sequence[P], most: int, alone: int | None = None) -> list[tuple[P, ...]]:

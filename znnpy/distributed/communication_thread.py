@@ -19,7 +19,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from znnpy.distributed.background_threads import be_punctual, start
+from znnpy.distributed.background_threads import be_punctual, start, take_short_turns
 from znnpy.distributed.errors import DistributedError
 from znnpy.distributed.graph_messages import GraphMessages, Links, refuse_too_many
 from znnpy.distributed.mpi import MPI
@@ -205,6 +205,8 @@ class Messenger:
 
     def _live(self) -> None:
         be_punctual()
+
+        take_short_turns()
         try:
             self._look()
             # Requests and words last: `close` promises that what was told and posted has gone.

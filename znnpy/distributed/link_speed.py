@@ -37,10 +37,11 @@ class Link(NamedTuple):
 
 
 class Traffic(NamedTuple):
-    """The busiest rank's messages in an update, and their bytes in one direction."""
+    """The busiest rank's messages in an update, their bytes in one direction, and rounds one after the other."""
 
     messages: int
     bytes: int
+    rounds: int
 
 
 def measured(world: World) -> Link:
@@ -65,25 +66,34 @@ def chosen(
 
 def estimated(link: Link, ranks: Ranks, strategy: Strategy, layers: Layers) -> float:
     """Return the seconds of an update's messages up and down a tree, if nothing is computed meanwhile."""
-    # Levels of the tree over ranks; up and down again.
-    levels = (ranks.size - 1).bit_length()
     found = traffic(ranks, strategy, layers)
-    # A model, not a simulation: latencies of the levels one after the other, and what the busiest rank sends
+    # A model, not a simulation: latencies of the rounds one after the other, and what the busiest rank sends
     # and starts.
-    return 2 * levels * link.latency + found.messages * MESSAGE_SECONDS + found.bytes * link.byte
+    return found.rounds * link.latency + found.messages * MESSAGE_SECONDS + found.bytes * link.byte
 
 
 def traffic(ranks: Ranks, strategy: Strategy, layers: Layers) -> Traffic:
     """Return the traffic of a strategy with a fixed tree."""
     messages, sent = [0] * ranks.size, [0] * ranks.size
     hops = [ranks.hops(color) for color in range(strategy.colors)]
+    # Levels of the tree over ranks; up, and with colors down again.
+    levels, most = (ranks.size - 1).bit_length(), 0
+    rounds = [hop for found in ranks.rounds() or () for hop in found]
     for color, bundle in in_turn(strategy, layers):
-        for into, source in hops[color]:
+        if color is None and rounds:
+            most = max(most, levels)
+            for into, source in rounds:
+                messages[into] += 1
+                messages[source] += 1
+                sent[source] += size_of(bundle)
+            continue
+        most = 2 * levels
+        for into, source in hops[color or 0]:
             for rank in (into, source):  # who sends up gets as much back, and the other way round
                 messages[rank] += 2
                 sent[rank] += size_of(bundle)
     # Of different ranks perhaps: the busiest by either measure bounds the update.
-    return Traffic(max(messages), max(sent))
+    return Traffic(max(messages), max(sent), most)
 
 
 def _seconds(world: World, size: int) -> float:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from znnpy_kernels.scheduling.light_tasks import WAITING
 from znnpy_kernels.scheduling.messages import ENTRY, GRAPH, LOG, begin_prepared, note_sum
 
 from znnpy.distributed.mpi import MPI, address_of
@@ -64,7 +63,6 @@ class MessageTable:
         phases[: len(transfers)] = [it.phase for it in transfers]
         sizes[: len(transfers)] = [it.bytes for it in transfers]
         self._left, self._done = np.zeros((2, most), np.int64)
-        self._waiting = np.zeros(WAITING, np.int64)
         self._indices = np.zeros(most, np.int32)
         self._bytes = np.zeros((most, HANDLE + STATUS), np.uint8)
         self._words = np.zeros(len(GRAPH), np.int64)
@@ -86,7 +84,6 @@ class MessageTable:
             left_numbers=self._left.ctypes.data,
             done_numbers=self._done.ctypes.data,
             log=log.address,
-            waiting=self._waiting.ctypes.data,
         )
         # Compiled now: the first message must not be a compilation.
         for function in (begin_prepared, note_sum):

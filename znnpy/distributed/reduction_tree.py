@@ -7,6 +7,7 @@ the inner nodes above theirs: the sum has the same bits for any number of ranks.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
@@ -14,6 +15,8 @@ from typing import NamedTuple, TypeVar
 from znnpy.distributed.errors import DistributedError
 
 T = TypeVar("T")
+FEW = 4
+"""Messages that a rank sends at once in a round at most: with more, two rounds of less are sooner over."""
 
 
 class Subtree(NamedTuple):
@@ -111,6 +114,19 @@ class Ranks:
         _, _, hops = self._hops(self._top, 0, color)
         return hops
 
+    def rounds(self) -> list[list[Hop]] | None:
+        """Return the additions by which every rank gets the sum, node after node: recursive doubling.
+
+        Before a node's round each rank below it has its own child's sum; all hops of a round carry what their source
+        had before it, and no rank adds more than once in a round. None where a node's children have so different
+        numbers of ranks that one would send to more than FEW at once.
+        """
+        found = self._rounds(self._top, 0)
+        most = max(
+            (n for hops in found for n in Counter(it.source for it in hops).values()), default=0
+        )
+        return found if most <= FEW else None
+
     def add_up(self, values: Sequence[T], add: Callable[[T, T], T]) -> T:
         """Return the sum of the ranks' values, added up as messages would."""
         sums = list(values)
@@ -131,6 +147,21 @@ class Ranks:
         # at that height.
         hop = Hop(high, low) if color >> height - 1 & 1 else Hop(low, high)
         return hop.into, height, [*before, *more, hop]
+
+    def _rounds(self, node: _Node, first: int) -> list[list[Hop]]:
+        """Return the rounds of a node and those below it; `first`: its first rank."""
+        if node.children is None:
+            return []
+        left, right = node.children
+        middle = first + len(left.owned)
+        low, high = range(first, middle), range(middle, first + len(node.owned))
+        # Each meets the one in its place on the other side, or, of the side with fewer, the same again and again.
+        hops = [
+            Hop(into, others[place % len(others)])
+            for own, others in ((low, high), (high, low))
+            for place, into in enumerate(own)
+        ]
+        return [*self._rounds(left, first), *self._rounds(right, middle), hops]
 
 
 def largest_microbatch(batch: int, ranks: int) -> int:

@@ -18,7 +18,8 @@ class Strategy:
     """One way to sum gradients over ranks.
 
     `chunk`: bytes of a message at most, as far as pieces of filters can be cut; `largest`: the same of layers that have
-    two messages of that size for each color. `colors`: number of trees, which take chunks in turn. `weights_down`:
+    two messages of that size for each color. `colors`: number of trees, which take chunks in turn. `doubled`: bytes of
+    a layer up to which every rank adds, by recursive doubling: half the rounds, more bytes. `weights_down`:
     rank 0 alone updates the parameters and sends them, else all ranks get the sums. `fixed`: the sums have the order of
     the one tree, and so the same bits with any number of ranks; else the library adds. `whole`: nothing is sent before
     all gradients are ready.
@@ -31,6 +32,7 @@ class Strategy:
     fixed: bool = True
     whole: bool = False
     largest: int = 0
+    doubled: int = 0
 
     def chunk_of(self, layer: int) -> int:
         """Return the bytes of a message at most, of a layer of so many bytes."""
@@ -51,7 +53,7 @@ STRATEGIES: Mapping[StrategyName, Strategy] = {
         Strategy("tree", 1024 * KIB, weights_down=True),
         # Smaller chunks than of the one tree, since trees take them in turn. As many colors as ranks send the least
         # possible (docs/design/distributed.md, *The tree*): 8 do for up to 8 ranks.
-        Strategy("multicolor", 256 * KIB, colors=8, largest=1024 * KIB),
+        Strategy("multicolor", 256 * KIB, colors=8, largest=1024 * KIB, doubled=64 * KIB),
         # As `tree`, for a fair comparison.
         Strategy("allreduce", 1024 * KIB, fixed=False),
         Strategy("blocking", WHOLE, fixed=False, whole=True),
@@ -71,4 +73,4 @@ def adjusted(found: Strategy, colors: int | None = None, chunk: int | None = Non
         found = replace(found, colors=colors)
     if chunk is None or found.whole:
         return found
-    return replace(found, chunk=chunk, largest=chunk)
+    return replace(found, chunk=chunk, largest=chunk, doubled=min(chunk, found.doubled))

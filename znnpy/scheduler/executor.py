@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from znnpy_kernels.scheduling import control_block as at
 from znnpy_kernels.scheduling import worker as native
+from znnpy_kernels.scheduling.light_tasks import release
 
 from znnpy.closing import Closing
 from znnpy.graph import TaskGraph
@@ -66,10 +67,10 @@ class Executor(Closing):
         self._block: ControlBlock | None = None
         self._process = os.getpid()
         # Now, so that no worker compiles while others wait, and Ctrl-C in `release` finds nothing to compile.
-        for function in (native.work, native.release, native.wait, native.stop, native.prepare):
+        for function in (native.work, release, native.wait, native.stop, native.prepare):
             function.compile()
         # Looked up once: callers come between updates, when Python runs from cold caches.
-        self._release, self._wait = native.release.compile(), native.wait.compile()
+        self._release, self._wait = release.compile(), native.wait.compile()
         self._start()
         # Weakly, or no executor that was forgotten could be freed before the exit.
         _open_executors.add(self)

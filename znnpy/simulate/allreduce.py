@@ -155,12 +155,15 @@ class _Drawn:
         """Let only rank 0 update the weights."""
         self.idle = frozenset(task for it in self.layers for each in it for task in each.moves)
 
-    def add_up(self, carried: _Carried, strategy: Strategy, color: int) -> None:
-        """Add up what one message carries: up a tree and down the same, or by a ring as an MPI library does."""
+    def add_up(self, carried: _Carried, strategy: Strategy, color: int | None) -> None:
+        """Add up what one message carries: up a tree and down the same, everywhere, or by a ring as a library does."""
         if not strategy.fixed:
             self._ring(carried)
             return
-        hops = self.tree.hops(color)
+        if color is None and (rounds := self.tree.rounds()):
+            self._everywhere(carried, rounds)
+            return
+        hops = self.tree.hops(color or 0)
         root, known = self._up(carried, hops)
         if strategy.weights_down:
             known = self._task(root, carried, after=carried.moves)
@@ -191,6 +194,22 @@ class _Drawn:
                 made[key] = _with(self.replay, own, self.idle if rank else frozenset())
             replays.append(made[key])
         return Exchanged(replays, self.messages, self.ranks + 1)
+
+    def _everywhere(self, exchange: _Carried, rounds: Sequence[Sequence[Hop]]) -> None:
+        """Add up by recursive doubling; each rank's last addition has the sum."""
+        made = [self._task(rank, exchange, after=exchange.after) for rank in range(self.ranks)]
+        for hops in rounds:
+            before = list(made)
+            for into, source in hops:
+                made[into] = self._task(
+                    into,
+                    exchange,
+                    cost=exchange.size * self.links.adding,
+                    comes=True,
+                    after=(before[into],),
+                    before=exchange.before if hops is rounds[-1] else (),
+                )
+                self._send((source, before[source]), (into, made[into]), exchange.size)
 
     def _up(self, exchange: _Carried, hops: Sequence[Hop]) -> tuple[int, int]:
         """Add up along the tree; return the rank that has the sum and the task that made it, which all others await."""

@@ -131,14 +131,17 @@ def serve(mailbox: int, block: int) -> Any:
     at = REST
     given = longs(block)
     graph = given[at.graph]
-    # Posts first: messages then move while it asks for others.
-    for happened in (
-        start_posted(mailbox, graph, given[at.posted]),
-        complete(mailbox, graph, given[at.test]),
-    ):
-        if happened < 0:
-            given[at.error] = -happened
-            return True
-        if happened > 0:
-            given[at.active] = nanoseconds()
+    happened = 1
+    # Posts first: messages then move while it asks for others. Again after completions, by which light tasks may have
+    # posted: whoever waits for these would wait for this thread's next turn of a core, too.
+    while happened > 0:
+        for happened in (
+            start_posted(mailbox, graph, given[at.posted]),
+            complete(mailbox, graph, given[at.test]),
+        ):
+            if happened < 0:
+                given[at.error] = -happened
+                return True
+            if happened > 0:
+                given[at.active] = nanoseconds()
     return longs(graph)[GRAPH.left] > 0 or longs(graph)[GRAPH.done] > 0

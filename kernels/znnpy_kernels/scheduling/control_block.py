@@ -80,7 +80,8 @@ NEAR, NEAR_END = SEARCH_RING + 8, SEARCH_RING + 16
 # Whole pairs of lines, so that the next worker's words begin on one of their own.
 QUEUE_BYTES = 5 * LINE
 
-AWAKE, PARKED = range(2)
+AWAKE, PARKED, SEARCHING = range(3)
+"""What STATE has. SEARCHING: it has no task, and has not announced that it sleeps."""
 
 # A group.
 MISSING, MEMBERS, COMPLETED, DONE_SEMAPHORE = range(0, 32, 8)

@@ -1,4 +1,4 @@
-"""Phases that the communication thread releases: what is light and ready by them runs in that thread, at once.
+"""Phases that are released: what is light and ready by them runs in the thread that releases them, at once.
 
 A message's arrival makes short tasks ready: an addition, the post of what goes on from there, or one that only tells
 others. To wake a worker for each takes longer than they do, and where all workers have tasks they would wait. Light
@@ -10,11 +10,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
 from znnpy_kernels.machine.atomics import load_relaxed, store_relaxed, store_release, swap_acq_rel
 from znnpy_kernels.machine.denormals import FLUSH, float_mode, set_float_mode
 from znnpy_kernels.machine.inlining import part
 from znnpy_kernels.machine.memory import ints, longs
-from znnpy_kernels.machine.native import call_kernel, sched_yield
+from znnpy_kernels.machine.native import call_kernel, native, sched_yield
 from znnpy_kernels.scheduling.control_block import (
     ARGUMENTS,
     COUNTER,
@@ -24,6 +28,7 @@ from znnpy_kernels.scheduling.control_block import (
     KERNEL,
     LAST,
     LIGHT,
+    PHASE_COUNT,
     PHASES,
     QUEUE_BYTES,
     QUEUES,
@@ -40,17 +45,37 @@ WAITING = 256
 """Light tasks that may wait for this thread at once; what is more goes to the workers."""
 
 
+@intrinsic
+def waiting_room(typingctx: Any) -> Any:
+    """Return the address of WAITING int64 words on the caller's stack."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> Any:
+        # In the entry block: an alloca within a loop would take more stack at each turn.
+        with builder.goto_entry_block():
+            words = builder.alloca(ir.ArrayType(ir.IntType(64), WAITING))
+        return builder.ptrtoint(words, ir.IntType(64))
+
+    return types.int64(), codegen
+
+
 @part
-def bring_light(control: int, phase: int, waiting: int) -> None:
-    """Bring a token to each source of the phase, and run what is light; `waiting`: room for WAITING words."""
+def bring_light(control: int, phase: int) -> None:
+    """Bring a token to each source of the phase, and run what is light; from any thread."""
     # Events are noted in rings of workers: while they are recorded workers run all.
     if longs(control + RING_ROWS)[0] > 0:
         bring(control, phase)
     else:
-        sources = longs(longs(control + PHASES)[0])
+        waiting, sources = waiting_room(), longs(longs(control + PHASES)[0])
         count = hand_out(control, sources[phase], sources[phase + 1], waiting, 0)
+        sources[longs(control + PHASE_COUNT)[0] + 1 + phase] += 1
         if count > 0:
             run_light(control, waiting, count)
+
+
+@native("void(int64,int64)")
+def release(control: int, phase: int) -> None:
+    """Bring a token to each source of the phase, and run what is light."""
+    bring_light(control, phase)
 
 
 @part

@@ -10,24 +10,22 @@ from __future__ import annotations
 from typing import Any
 
 from znnpy_kernels.machine.abi import words
-from znnpy_kernels.machine.atomics import load_relaxed, store_release
+from znnpy_kernels.machine.atomics import store_release
 from znnpy_kernels.machine.inlining import part
 from znnpy_kernels.machine.memory import ints, longs
 from znnpy_kernels.machine.native import call_c, native
-from znnpy_kernels.scheduling.control_block import SLEEPERS
 from znnpy_kernels.scheduling.light_tasks import bring_light
 from znnpy_kernels.scheduling.mailbox import MASK, SLOTS, take
-from znnpy_kernels.scheduling.parking import nanoseconds
+from znnpy_kernels.scheduling.parking import anybody_idle, nanoseconds
 
 GRAPH = words(
     "control handle_bytes start handles ready phases sizes started "
-    "under_way numbers requests indices statuses found left left_numbers done done_numbers log waiting"
+    "under_way numbers requests indices statuses found left left_numbers done done_numbers log"
 )
 """control: the executor's control block, 0 where completions are left to Python; handle_bytes: of an MPI request;
 start: address of MPI_Start. Tables by number: handles (a word each), ready (1: start it here), phases, sizes (bytes),
 started (nanoseconds). Requests under way: how many, their numbers, handles side by side, rooms of MPI_Testsome.
-left: how many posts are left to Python, and their numbers; done: the same of completions. log: address of a `LOG`;
-waiting: room for light tasks (`light_tasks.WAITING`)."""
+left: how many posts are left to Python, and their numbers; done: the same of completions. log: address of a `LOG`."""
 LOG = words("passed bytes seconds mask entries")
 """passed: messages that have arrived so far, their bytes, and nanoseconds from post to arrival in all; entries: address
 of a ring of ENTRY words each, of which the index is `passed` and `mask`."""
@@ -112,7 +110,7 @@ def arrive_at(mailbox: int, graph: int, number: int, arrived: int) -> None:
     # The log first: whoever waits for the tasks finds it.
     note(mailbox, graph, number, longs(given[GRAPH.started])[number], arrived)
     if given[GRAPH.control] != 0:
-        bring_light(given[GRAPH.control], longs(given[GRAPH.phases])[number], given[GRAPH.waiting])
+        bring_light(given[GRAPH.control], longs(given[GRAPH.phases])[number])
     else:
         longs(given[GRAPH.done_numbers])[given[GRAPH.done]] = number
         given[GRAPH.done] += 1
@@ -158,11 +156,11 @@ def close_gaps(graph: int) -> None:
 
 @part
 def workers_wait(graph: int) -> Any:
-    """Return whether messages are under way while a worker sleeps, whose core the communication thread may take."""
+    """Return whether messages are under way while a worker has no task, whose core this thread may take."""
     given = longs(graph)
     if given[GRAPH.under_way] == 0 or given[GRAPH.control] == 0:
         return False
-    return load_relaxed(given[GRAPH.control] + SLEEPERS) > 0
+    return anybody_idle(given[GRAPH.control])
 
 
 @native("int64(int64,int64)")

@@ -28,6 +28,7 @@ from znnpy_kernels.scheduling.control_block import (
     PARKS,
     QUEUE_BYTES,
     QUEUES,
+    SEARCHING,
     SEMAPHORE,
     SLEEPERS,
     STATE,
@@ -56,6 +57,17 @@ def anything_to_do(control: int) -> Any:
         for band in range(BANDS):
             if not seems_empty(longs(control + QUEUES)[0] + index * QUEUE_BYTES, band):
                 return True
+    return False
+
+
+@part
+def anybody_idle(control: int) -> Any:
+    """Return whether any worker sleeps or looks for a task; a hint."""
+    if load_relaxed(control + SLEEPERS) > 0:
+        return True
+    for worker in range(longs(control + WORKERS)[0]):
+        if load_relaxed(longs(control + QUEUES)[0] + worker * QUEUE_BYTES + STATE) == SEARCHING:
+            return True
     return False
 
 

@@ -35,6 +35,7 @@ from znnpy_kernels.machine.native import (
 )
 from znnpy_kernels.scheduling.control_block import (
     ARGUMENTS,
+    AWAKE,
     BAND_BITS,
     BANDS,
     COMPLETED,
@@ -66,10 +67,12 @@ from znnpy_kernels.scheduling.control_block import (
     RING_ROWS,
     SEARCH_RING,
     SEARCHES,
+    SEARCHING,
     SEMAPHORE,
     SLEEPERS,
     SLOTS,
     SPIN_NS,
+    STATE,
     STEALS,
     STOP,
     TASK_BYTES,
@@ -319,7 +322,10 @@ def search(control: int, queue: int) -> Any:
         return item
     start, slept = nanoseconds(), 0
     failed, parks = longs(queue + FAILED_STEALS)[0], longs(queue + PARKS)[0]
+    # A store to a line of its own: whoever may take its core meanwhile reads it (`parking.anybody_idle`).
+    store_relaxed(queue + STATE, SEARCHING)
     item = steal_for_a_while(control, queue, start + longs(control + SPIN_NS)[0])
+    store_relaxed(queue + STATE, AWAKE)
     # The clock before the sleep: the search's record says when the worker lay down.
     if item == NONE and load_relaxed(control + STOP) == 0:
         slept = nanoseconds()
@@ -369,12 +375,6 @@ def bring(control: int, phase: int) -> None:
     store_release(control + RELEASING, 0)
     if pushed > 0:
         wake(control, min(pushed, 2))
-
-
-@native("void(int64,int64)")
-def release(control: int, phase: int) -> None:
-    """Bring a token to each source of the phase."""
-    bring(control, phase)
 
 
 @part

@@ -43,7 +43,7 @@ WAYS = [
     strategy("tree"),
     strategy("tree", chunk=4096),
     strategy("multicolor", colors=4, chunk=4096),
-    strategy("multicolor", colors=2),
+    strategy("multicolor", colors=2),  # every rank adds up layers as small as these
     strategy("allreduce", chunk=40_000),
     strategy("allreduce", chunk=100),
     strategy("blocking"),

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from znnpy_kernels.scheduling import mailbox as native
 from znnpy_kernels.scheduling.backoff import REST, rest
-from znnpy_kernels.scheduling.light_tasks import WAITING
 from znnpy_kernels.scheduling.messages import ENTRY, GRAPH, LOG, MOST
 
 WORD = ctypes.POINTER(ctypes.c_int64)
@@ -73,7 +72,6 @@ class Serving:
         self.ready, self.phases = np.zeros(messages, np.int64), np.arange(messages)
         self.ready[list(ready)] = 1
         self.sizes, self.left, self.done = 1000 * np.arange(messages), *np.zeros((2, messages), int)
-        self.waiting = np.zeros(WAITING, np.int64)
         self.entries, self.log = np.zeros((4, ENTRY), np.int64), np.zeros(len(LOG), np.int64)
         self.graph, self.block = np.zeros(len(GRAPH), np.int64), np.zeros(len(REST), np.int64)
         rooms = [np.zeros(messages, np.int64) for _ in range(4)]
@@ -99,7 +97,6 @@ class Serving:
             left_numbers=self.left,
             done_numbers=self.done,
             log=self.log,
-            waiting=self.waiting,
         )
         self._fill(
             self.block,

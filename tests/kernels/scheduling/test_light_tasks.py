@@ -9,6 +9,8 @@ from znnpy_kernels.machine.atomics import add_acq_rel
 from znnpy_kernels.machine.memory import floats, longs
 from znnpy_kernels.scheduling.control_block import RELEASING
 from znnpy_kernels.scheduling.light_tasks import WAITING
+from znnpy_kernels.scheduling.mailbox import post
+from znnpy_kernels.scheduling.messages import GRAPH
 
 from znnpy.graph import GraphBuilder, Named
 from znnpy.scheduler import Executor
@@ -96,6 +98,32 @@ def test_workers_run_light_tasks_while_events_are_recorded():
     graph = Written()
     graph.after(graph.task(light=True, phase=0), light=True, group=0)
     assert graph.run(record=8) == [WORKER, WORKER]
+
+
+def test_whoever_releases_a_step_runs_what_is_light_in_it():
+    graph = Written()
+    first = graph.task(light=True, phase=0)
+    graph.after(graph.after(first, light=False), light=True, group=0)
+    with Executor(graph.builder.build(), workers=1) as executor:
+        for number in range(2):
+            executor.release(0)
+            assert executor.wait(0, number + 1)
+        assert executor.released(0) == 2
+    assert graph.who[:6].tolist() == [SERVER, WORKER, WORKER] * 2
+
+
+def test_what_light_tasks_post_starts_in_the_same_look():
+    graph = Written()
+    with_post = graph.builder
+    library = Library([[100]])
+    serving = Serving(library, 2, [0, 1])
+    given = post.arguments(mailbox=serving.mailbox, number=1)
+    with_post.task(post.address, given, Named("post"), cost=1.0, phase=0, group=0, light=True)
+    with Executor(with_post.build(), workers=1) as executor:
+        serving.graph[GRAPH.control] = executor.control.ctypes.data
+        # Until a time that is over: one look.
+        assert serving.rest(0, seconds=-1.0) == ([], [])
+    assert library.started == [100, 101]
 
 
 def test_more_light_tasks_than_may_wait_go_to_workers():

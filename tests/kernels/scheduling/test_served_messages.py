@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 from served import Library, Serving
 from znnpy_kernels.machine.abi import kernel, words
 from znnpy_kernels.machine.atomics import add_acq_rel
+from znnpy_kernels.machine.memory import longs
 from znnpy_kernels.scheduling.backoff import REST
-from znnpy_kernels.scheduling.control_block import HEADER_BYTES, SLEEPERS
+from znnpy_kernels.scheduling.control_block import (
+    AWAKE,
+    HEADER_BYTES,
+    PARKED,
+    QUEUE_BYTES,
+    QUEUES,
+    SEARCHING,
+    SLEEPERS,
+    STATE,
+    WORKERS,
+)
 from znnpy_kernels.scheduling.messages import GRAPH, LOG
 
 from znnpy.graph import GraphBuilder, Named
@@ -82,15 +95,50 @@ def test_complete_messages_release_their_phase():
     assert serving.graph[GRAPH.under_way] == 0
 
 
+LOOK = words("place word")
+
+
+@kernel(LOOK)
+def look(args, worker):
+    """Copy a word."""
+    longs(args[LOOK.word])[0] = longs(args[LOOK.place])[0]
+
+
+def test_a_worker_says_that_it_looks_for_tasks_until_it_has_one():
+    builder, seen = GraphBuilder(), np.full(1, -1)
+    given = look.arguments(place=0, word=seen.ctypes.data)
+    builder.task(look.address, given, Named("look"), cost=1.0, phase=0, group=0)
+    graph = builder.build()
+    with Executor(graph, workers=1, spin_ns=int(3600e9)) as executor:
+        control = executor.control
+        state = int(control[QUEUES // 8] - control.ctypes.data + STATE)
+        graph.arguments(0)[LOOK.place] = control.ctypes.data + state
+        end = time.monotonic() + 60
+        while control[state // 8] != SEARCHING:
+            assert time.monotonic() < end
+        executor.release(0)
+        assert executor.wait(0, 1)
+    assert seen.tolist() == [AWAKE]
+
+
 @pytest.mark.parametrize(
-    ("sleepers", "eager", "posts", "naps"),
-    [(1, True, [0], 0), (0, True, [0], 1), (1, False, [0], 1), (1, True, [], 1)],
+    ("state", "eager", "posts", "naps"),
+    [
+        (PARKED, True, [0], 0),
+        (SEARCHING, True, [0], 0),
+        (AWAKE, True, [0], 1),
+        (PARKED, False, [0], 1),
+        (SEARCHING, True, [], 1),
+    ],
 )
-def test_it_asks_without_naps_while_workers_sleep_for_what_is_under_way(
-    sleepers, eager, posts, naps
+def test_it_asks_without_naps_while_a_worker_has_no_task_for_what_is_under_way(
+    state, eager, posts, naps
 ):
-    control = np.zeros(HEADER_BYTES // 8, np.int64)
-    control[SLEEPERS // 8] = sleepers
+    control = np.zeros((HEADER_BYTES + 2 * QUEUE_BYTES) // 8, np.int64)
+    control[[WORKERS // 8, SLEEPERS // 8]] = 2, state == PARKED
+    control[QUEUES // 8] = control.ctypes.data + HEADER_BYTES
+    # Of the second one; the first has a task.
+    control[(HEADER_BYTES + QUEUE_BYTES + STATE) // 8] = state
     hour, library = int(3600e9), Library()
     address = int(control.ctypes.data)
     serving = Serving(library, 1, [0], address, nap=hour, eager=hour if eager else 0)

@@ -20,7 +20,7 @@ from znnpy.distributed.shared_memory import Windows
 from znnpy.distributed.strategies import Strategy, strategy
 from znnpy.distributed.world import World
 from znnpy.engine.communication.outbox import SECONDS, Bundle, Outbox, by_layer, marked, touched
-from znnpy.engine.communication.reductions import add_by_library, add_up, hand_down
+from znnpy.engine.communication.reductions import add_by_library, add_up, all_reduce, hand_down
 from znnpy.engine.layers.gradient_accumulation import Total, add_results, moved, totals
 from znnpy.engine.layers.loss import loss_group
 from znnpy.engine.memory.allocation import Build
@@ -203,16 +203,16 @@ class Exchange:
                 continue
             # The color only moves additions to other ranks; the tree, and so every bit, is the
             # same.
-            hops = self.ranks.hops(color)
-            add_up(step, build, self.outbox, hops, bundle)
-            if not self.strategy.weights_down:
-                hand_down(step, self.outbox, hops, bundle)
+            if self.strategy.weights_down:
+                add_up(step, build, self.outbox, self.ranks.hops(color or 0), bundle)
+            else:
+                all_reduce(step, build, self.outbox, self.ranks, color, bundle)
 
     def hand_out(self, step: Step, build: Build) -> None:
         """Declare the broadcast of parameters that rank 0 has updated, where the others do not update them."""
         if self.strategy.weights_down:
             for color, bundle in self._in_turn(build, moved(build)):
-                hand_down(step, self.outbox, self.ranks.hops(color), bundle)
+                hand_down(step, self.outbox, self.ranks.hops(color or 0), bundle)
 
     def hasten(self, step: Step, workers: int) -> None:
         """Mark the tasks that other ranks wait for as urgent, and those of messages as light."""
@@ -220,9 +220,8 @@ class Exchange:
 
     def _add_results(self, step: Step, build: Build) -> None:
         own = tuple(add_results(step, build))
-        add_up(step, build, self.outbox, self.ranks.hops(), own)
-        # Losses go down with every strategy: all ranks report the same numbers.
-        hand_down(step, self.outbox, self.ranks.hops(), own)
+        # With every strategy: all ranks report the same numbers.
+        all_reduce(step, build, self.outbox, self.ranks, None, own)
         step.add(
             wait_for_all,
             {},
@@ -234,5 +233,5 @@ class Exchange:
             group=loss_group(build.parity),
         )
 
-    def _in_turn(self, build: Build, found: Sequence[Total]) -> Iterator[tuple[int, Bundle]]:
+    def _in_turn(self, build: Build, found: Sequence[Total]) -> Iterator[tuple[int | None, Bundle]]:
         return in_turn(self.strategy, by_layer(build.layout.network, found))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from znnpy_kernels.simd.rows import copy_flat
 
 from znnpy.distributed.buckets import size_of
-from znnpy.distributed.reduction_tree import Hop
+from znnpy.distributed.reduction_tree import Hop, Ranks
 from znnpy.engine.communication.outbox import Bundle, Outbox
 from znnpy.engine.layers.gradient_accumulation import Total, add_total
 from znnpy.engine.memory.allocation import Build
@@ -49,6 +49,42 @@ def hand_down(step: Step, outbox: Outbox, hops: Sequence[Hop], bundle: Bundle) -
             _give(step, outbox, source, tag, bundle)
         elif outbox.rank == source:
             _take(step, outbox, into, tag, bundle)
+
+
+def all_reduce(
+    step: Step, build: Build, outbox: Outbox, ranks: Ranks, color: int | None, bundle: Bundle
+) -> None:
+    """Declare the sum of a bundle for all ranks: by a tree of this color, or, for None, by recursive doubling."""
+    if color is None and (rounds := ranks.rounds()):
+        add_everywhere(step, build, outbox, rounds, bundle)
+        return
+    hops = ranks.hops(color or 0)
+    add_up(step, build, outbox, hops, bundle)
+    hand_down(step, outbox, hops, bundle)
+
+
+def add_everywhere(
+    step: Step, build: Build, outbox: Outbox, rounds: Sequence[Sequence[Hop]], bundle: Bundle
+) -> None:
+    """Declare the sum of a bundle over ranks by recursive doubling; every rank ends with it.
+
+    Bundles are small, so that messages carry them between ranks of one host, too: to read them there takes an offer
+    and an answer, and neither side could add before both have read.
+    """
+    for hops in rounds:
+        come: tuple[Bundle, int] | None = None
+        # All messages of a round before its additions: each carries what its sender had before.
+        for into, source in hops:
+            tag = outbox.tag()
+            if outbox.rank == source:
+                outbox.send(step, into, tag, bundle)
+            elif outbox.rank == into:
+                room = _room(build, outbox, RECEIVED, bundle)
+                come = room, outbox.receive(step, source, tag, room)
+        if come:
+            room, phase = come
+            for own, more in zip(bundle, room, strict=True):
+                add_total(step, own, more, Part.RANKS, phase)
 
 
 def _give(step: Step, outbox: Outbox, peer: int, tag: int, bundle: Bundle) -> None:
