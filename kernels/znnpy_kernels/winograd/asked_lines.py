@@ -32,7 +32,7 @@ class AskedLines(NamedTuple):
     def ask(self, b: ir.IRBuilder, carried: list[Value]) -> tuple[list[Value], list[Value]]:
         """Emit a turn's requests; return the addresses of the next turn, and what else the loop carries."""
         places, others = carried[: len(self.starts)], carried[len(self.starts) :]
-        # To write: into the L1 cache, as x86 has no other such request.
+        # To write: into the L1 cache, as x86 has no other such request. What is read alone are filters, soon.
         for place, write in zip(places, (False, True), strict=False):
-            prefetch(b, place, write=write, level=1 if write else 2)
+            prefetch(b, place, write=write, level=1 if write or len(places) == 1 else 2)
         return [b.add(*pair) for pair in zip(places, self.steps, strict=True)], others

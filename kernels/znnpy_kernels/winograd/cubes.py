@@ -56,12 +56,23 @@ from znnpy_kernels.winograd.planes import (
     tiles_inside,
     zeros,
 )
-from znnpy_kernels.winograd.products import GROUP, compiled_room, multiply_blocks, odd_bytes, room
+from znnpy_kernels.winograd.products import (
+    ROWS,
+    compiled_room,
+    multiply_blocks,
+    multiply_next,
+    odd_bytes,
+    room,
+)
 
+# Tiles at once: all of a row of 112 voxels, or half of one of 224, in parts that nearly fill register blocks. With
+# more, filters would be read less often, and rings leave the L2 cache further behind.
+GROUP = max(2 * ROWS[0], 28)
 CUBE = (TAPS, TAPS, TAPS)
 _FORM, _PLANE = FORMS[CUBE], POINTS * POINTS
-# Bytes from row to row and from point to point of a column, and from column to column of both rings.
-SLOT, POINT = GROUP * VECTOR_BYTES, odd_bytes(GROUP)
+# Bytes from point to point of a column, and from column to column of both rings. Rows of a column lie one behind the
+# other, however many tiles they have.
+POINT = odd_bytes(GROUP)
 COLUMN, VALUES_COLUMN = odd_bytes(POINTS * GROUP), odd_bytes(NEW * GROUP)
 BLOCK, RING, VALUES_RING = POINTS * POINT, _PLANE * COLUMN, _PLANE * VALUES_COLUMN
 LOOSE = int(loose_bytes(_FORM))
@@ -73,6 +84,8 @@ _values_plane = gradient_plane_of(VALUES_COLUMN)
 _ask_to_read, _ask_to_write = asking_of((0, 2)), asking_of((0, 2), new=True, write=True)
 _ask_for_values = asking_of((0, 2), new=True)
 
+NEAR_BYTES = 1 << 19
+"""Bytes of filters that an L2 cache holds."""
 SUMS_BYTES = 7 << 15
 """Bytes of the sums of all pairs of channels at all points, of up to 16: they stay in an L2 cache of half a MiB."""
 
@@ -224,7 +237,7 @@ def _rows(args: Any, places: Any, count: int, made: int, seen: int, loose: int, 
 def _rows_of_values(args: Any, places: Any, count: int, y: int, loose: int, ring: int) -> None:
     for block in range(cover(args[AT.channels], LANES)):
         for row in range(NEW):
-            here = ring + block * VALUES_RING + row * SLOT
+            here = ring + block * VALUES_RING + row * count * VECTOR_BYTES
             for tile in range(count):
                 _values(
                     args, block, places, tile, count, y + row, loose, here + tile * VECTOR_BYTES
@@ -241,34 +254,41 @@ def _columns(
     step = compiled_point_bytes(args[AT.inputs], outputs)
     skipped = step - args[AT.inputs] * outputs * VECTOR_BYTES
     _, start = compiled_room(inputs, outputs)
+    slot = count * VECTOR_BYTES
     for number in range(_PLANE):
         here = ring + number * COLUMN
         for block in range(inputs):
             source, target = here + block * RING, points + block * BLOCK
             for tile in range(count):
                 by = tile * VECTOR_BYTES
-                source_depth(_FORM, source + by, first, SLOT, target + by, POINT)
+                source_depth(_FORM, source + by, first, slot, target + by, POINT)
         if weights:
             for block in range(cover(args[AT.channels], LANES)):
                 source = rows + block * VALUES_RING + number * VALUES_COLUMN
                 target = values + block * BLOCK
                 for tile in range(count):
                     by = tile * VECTOR_BYTES
-                    gradient_rows(_FORM, source + by, SLOT, target + by, POINT)
+                    gradient_rows(_FORM, source + by, slot, target + by, POINT)
             for point in range(POINTS):
                 by = (number * POINTS + point) * args[AT.channels] * inputs * VECTOR_BYTES
                 add_point(
                     args, count, values + point * POINT, BLOCK, points + point * POINT, BLOCK, sums + by
                 )  # fmt: skip
-        multiply_blocks(
-            POINTS, args[AT.inputs], outputs, count, args[AT.filters] + number * POINTS * step,
-            points, POINT, BLOCK, start * BLOCK, skipped, None,
-        )  # fmt: skip
+        filters = args[AT.filters] + number * POINTS * step
+        # Few filters come from the L2 cache: requests would take longer than they spare.
+        if weights or _PLANE * POINTS * step <= NEAR_BYTES:
+            multiply_blocks(
+                POINTS, args[AT.inputs], outputs, count, filters, points, POINT, BLOCK, start * BLOCK, skipped, None
+            )  # fmt: skip
+        else:
+            multiply_next(
+                POINTS, args[AT.inputs], outputs, count, filters, points, POINT, BLOCK, start * BLOCK, skipped, None
+            )  # fmt: skip
         for block in range(outputs):
             source, target = points + (start + block) * BLOCK, here + block * RING
             for tile in range(count):
                 by = tile * VECTOR_BYTES
-                target_depth(_FORM, source + by, POINT, target + by, first, SLOT)
+                target_depth(_FORM, source + by, POINT, target + by, first, slot)
 
 
 @inlined
@@ -289,7 +309,7 @@ def _march(args: Any, places: Any, count: int, loose: int, weights: bool, sums: 
             # Row r of the tile before lies where row r of this one's new rows comes.
             made = y + row - POINTS
             made = made if before and made < args[AT.target_size_y] else -1
-            here = ring + (first + row) % POINTS * SLOT
+            here = ring + (first + row) % POINTS * count * VECTOR_BYTES
             _rows(args, places, count, made, y + row if more else -1, loose, here)
         if more:
             if weights:

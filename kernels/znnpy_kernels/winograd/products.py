@@ -170,8 +170,11 @@ def _next_filters(filters: int, bytes_: int, part: int, parts: int, inputs: int)
     return filters + bytes_ + part * bytes_ // parts, cover(bytes_, inputs * parts)
 
 
-def _multiply_of(asked_of: Any) -> Any:
-    """The inlined products of blocks; `asked_of`: `(filters, bytes, part, parts, inputs)`, what products ask for."""
+def _multiply_of(asked_of: Any, asked_alone: Any) -> Any:
+    """The inlined products of blocks; `asked_of`: `(filters, bytes, part, parts, inputs)`, what products ask for.
+
+    `asked_alone`: the same of single vectors.
+    """
 
     @inlined
     def multiply(
@@ -224,7 +227,7 @@ def _multiply_of(asked_of: Any) -> Any:
                     if outputs == 1:
                         ask(early, number, by, end)
                     here, there = source + by * VECTOR_BYTES, target + by * VECTOR_BYTES
-                    asked = asked_of(filters, inputs * VECTOR_BYTES, part, singles, inputs)
+                    asked = asked_alone(filters, inputs * VECTOR_BYTES, part, singles, inputs)
                     products(1, here, block, filters, blocks, last, there, block, end - by, asked)
                 filters += inputs * VECTOR_BYTES
             filters += skipped
@@ -232,9 +235,11 @@ def _multiply_of(asked_of: Any) -> Any:
     return multiply
 
 
-multiply_blocks = _multiply_of(_nothing)
-multiply_far = _multiply_of(_next_filters)
+multiply_blocks = _multiply_of(_nothing, _nothing)
+multiply_far = _multiply_of(_next_filters, _next_filters)
 """The same with filters that come from memory, each once: they are asked for evenly."""
+multiply_next = _multiply_of(_next_filters, _nothing)
+"""The same with filters that come from further caches; not of single vectors, whose loads take longer than products."""
 
 
 @inlined

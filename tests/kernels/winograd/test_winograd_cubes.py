@@ -15,7 +15,13 @@ from znnpy_kernels.direct.packed_filters import packed_size, unpack_filters
 from znnpy_kernels.machine.guards import address
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.winograd.both_gradients import NO_WEIGHTS
-from znnpy_kernels.winograd.cubes import CUBE, cubes_floats, winograd_cubes, winograd_cubes_back
+from znnpy_kernels.winograd.cubes import (
+    CUBE,
+    GROUP,
+    cubes_floats,
+    winograd_cubes,
+    winograd_cubes_back,
+)
 
 ONE = (1, 1, 1)
 CASES = [
@@ -23,6 +29,8 @@ CASES = [
     ((LANES, LANES), (10, 13, 17), (1, 1, 1), ((0, 3), (0, 4))),
     ((LANES + 3, 2), (5, 7, 4 * LANES + 1), (0, 2, 1), ((0, 1), (1, 2))),
     ((3, 2 * LANES + 1), (9, 4, 6), (2, 0, 0), ((1, 3), (0, 1))),
+    # More tiles than are computed at once: two full groups.
+    ((LANES, 2 * LANES), (3, 5, 8 * GROUP), (1, 1, 1), ((0, 1), (0, 2))),
 ]
 
 
