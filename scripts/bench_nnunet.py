@@ -2,13 +2,14 @@
 """nnU-Net's models by nnU-Net and by znnpy: wall time and peak memory of each, side by side, and where labels differ.
 
     scripts/bench_nnunet.py make FOLDER --patch 64,96,96 --image 96,144,144   # a model by nnU-Net's trainer, and a scan
+    scripts/bench_nnunet.py train FOLDER --net 2d   # one that nnU-Net plans and trains on the shipped sample
     scripts/bench_nnunet.py compare FOLDER --threads 2 [--no-mirroring]
     scripts/bench_nnunet.py compare FOLDER --model nnUNetTrainer__nnUNetPlans__3d_fullres --images imagesTs
 
-FOLDER gets what both write; without --model and --images it holds them, as `make` has written them. Each predicts
-from file to file in a process of its own, imports included; nnU-Net by predict_from_files_sequential, which takes less
-memory than its pools of processes. `--warm` compiles znnpy's kernels by a run that does not count; ratios are of the
-best of all rounds. Processor time is told beside wall time, which says little on a busy machine.
+FOLDER gets what both write; without --model and --images it holds them, as `make` or `train` has written them. Each
+predicts from file to file in a process of its own, imports included; nnU-Net by predict_from_files_sequential, which
+takes less memory than its pools of processes. `--warm` compiles znnpy's kernels by a run that does not count; ratios
+are of the best of all rounds. Processor time is told beside wall time, which says little on a busy machine.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from peers import nnunet_training
 from peers.measured_commands import compared, measured
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -49,6 +51,11 @@ def main() -> None:
         "--spacing", type=float, default=1.0, help="of the scan; that of the net is 1"
     )
     make.add_argument("--residual", action="store_true")
+    train = commands.add_parser("train")
+    train.add_argument("folder", type=Path, help="a new one")
+    train.add_argument("--net", choices=nnunet_training.NETS, required=True)
+    train.add_argument("--iterations", type=int, default=4, help="updates a fold")
+    train.add_argument("--threads", type=int, default=2)
     compare = commands.add_parser("compare")
     compare.add_argument("folder", type=Path)
     compare.add_argument(
@@ -60,7 +67,7 @@ def main() -> None:
     compare.add_argument("--repeat", type=int, default=1)
     compare.add_argument("--warm", action="store_true", help="compile kernels first")
     given = parser.parse_args()
-    (_make if given.command == "make" else _compare)(given)
+    {"make": _make, "train": _train, "compare": _compare}[given.command](given)
 
 
 def _sizes(text: str) -> tuple[int, ...]:
@@ -87,6 +94,11 @@ def _make(given: argparse.Namespace) -> None:
     (given.folder / "images").mkdir()
     affine = np.diag([given.spacing] * 3 + [1.0])
     nibabel.Nifti1Image(scan, affine).to_filename(given.folder / "images" / "a_0000.nii.gz")
+
+
+def _train(given: argparse.Namespace) -> None:
+    net = nnunet_training.NETS[given.net]
+    nnunet_training.trained(given.folder.resolve(), net, given.iterations, given.threads)
 
 
 def _compare(given: argparse.Namespace) -> None:

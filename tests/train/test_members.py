@@ -73,6 +73,7 @@ def test_predicted_from_their_files(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     """Logits are those of weights that were in memory, to the bit, and members take turns."""
     monkeypatch.setattr(filter_file, "LEAST", 1 << 10)
     monkeypatch.setattr(filter_file, "WORTH", 1)
+    monkeypatch.setattr(filter_file, "PRODUCTS", 0)
     before = logits_of_members(saved_in(tmp_path / "memory"))
     monkeypatch.setattr(checkpoints, "LARGE", 1 << 10)
     saved = saved_in(tmp_path / "file", in_file=True)

@@ -221,6 +221,7 @@ def test_predictions_have_theirs(kept, made, lean):
 def test_filters_that_wait_in_a_file_are_read_where_they_lie(kept, made, monkeypatch):
     monkeypatch.setattr(filter_file, "LEAST", 8 << 10)
     monkeypatch.setattr(filter_file, "WORTH", 1)
+    monkeypatch.setattr(filter_file, "PRODUCTS", 0)
     net = load_network({"unet": {"widths": [8, 48], "pool": "strided", "norm": "instance"}})
     options = {"training": False, "threads": 2, "execution": Execution(lean=True)}
     x = np.random.default_rng(0).standard_normal((1, 1, 8, 16, 16), np.float32)

@@ -27,6 +27,7 @@ NETWORK = load_network({"unet": {"widths": [8, 48, 64], "pool": "strided", "norm
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(filter_file, "LEAST", 8 << 10)
     monkeypatch.setattr(filter_file, "WORTH", 1)
+    monkeypatch.setattr(filter_file, "PRODUCTS", 0)
 
 
 def lean(conv: Any, threads: int = 2) -> Model:
@@ -44,6 +45,7 @@ def test_same_bits_in_less_memory(conv: str, monkeypatch: pytest.MonkeyPatch) ->
         expected, memory, before = model.forward(x), model.memory, model.parameters
     monkeypatch.setattr(filter_file, "LEAST", 8 << 10)
     monkeypatch.setattr(filter_file, "WORTH", 1)
+    monkeypatch.setattr(filter_file, "PRODUCTS", 0)
     with lean(conv) as model:
         assert model.memory < memory
         for _ in range(2):  # what is read shares memory with what a pass makes
@@ -141,6 +143,17 @@ def test_nothing_is_left(small: None, monkeypatch: pytest.MonkeyPatch, tmp_path:
 def test_few_filters_stay_in_memory() -> None:
     with lean("direct") as model:
         assert model._engine._file is None
+
+
+def test_filters_of_few_products_stay_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pass over few voxels, as of flat windows, would take longer to read them than it gains."""
+    monkeypatch.setattr(filter_file, "LEAST", 8 << 10)
+    monkeypatch.setattr(filter_file, "WORTH", 1)
+    for products, filed in [(None, False), (10, True)]:
+        if products:
+            monkeypatch.setattr(filter_file, "PRODUCTS", products)
+        with lean("direct") as model:
+            assert (model._engine._file is not None) == filed
 
 
 def in_files(path: Path, parameters: dict[str, Any]) -> dict[str, Any]:

@@ -23,11 +23,14 @@ from znnpy.engine.memory.layout import Layout
 from znnpy.engine.memory.regions import Use
 from znnpy.errors import RunError, reason
 from znnpy.file_arrays import FileArray, fill
+from znnpy.geometry import voxels
 from znnpy.network.parameters import parameter_shapes
 from znnpy.plan.types import AlgorithmName
 
 LEAST = 1 << 20  # bytes of a layer's filters: of smaller ones there are few
 WORTH = 32 << 20  # bytes of all of them: less is not worth a file
+PRODUCTS = 1000
+"""Of a pass for each value that it reads: with fewer, as of flat windows, reading takes more than a tenth of it."""
 READ_RATE = 4e9  # bytes a second, from the system's cache of files, and packed
 WITHIN: tuple[AlgorithmName, ...] = ("direct", "winograd")
 """Algorithms that take filters as they are within the pass: others make something of them beforehand."""
@@ -39,10 +42,17 @@ COPIED = 16 << 20  # bytes at once
 
 
 def filed(layout: Layout) -> frozenset[str]:
-    """Return the convolutions whose filters lie in a file: large ones, where memory counts for more than time."""
+    """Return the convolutions whose filters lie in a file: large ones, where memory counts for more than time.
+
+    None where they are few, or a pass makes few products of each. Depends on network, sizes and plan alone.
+    """
     if not layout.lean or layout.training:
         return frozenset()
     shapes = parameter_shapes(layout.network)
+    products = 0
+    for edge in layout.network.edges:
+        if edge.kind == "conv":
+            products += prod(shapes[edge.name]) * voxels(layout.geometry.nodes[edge.target].shape)
     found = {
         edge.name: size
         for edge in layout.network.edges
@@ -53,7 +63,9 @@ def filed(layout: Layout) -> frozenset[str]:
         and 1 not in (layout.lanes(edge.source), layout.lanes(edge.target))
         and (size := 4 * prod(shapes[edge.name])) >= LEAST
     }
-    return frozenset(found) if sum(found.values()) >= WORTH else frozenset()
+    read = sum(found.values())
+    worth = read >= WORTH and products >= PRODUCTS * read // 4
+    return frozenset(found) if worth else frozenset()
 
 
 def words_of(layers: int) -> int:
