@@ -205,7 +205,6 @@ class Messenger:
 
     def _live(self) -> None:
         be_punctual()
-
         take_short_turns()
         try:
             self._look()
