@@ -8,6 +8,7 @@ import platform
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 
 import pytest
 from launched import launched
@@ -189,6 +190,21 @@ def test_short_turns_change_neither_policy_nor_nice() -> None:
     # Linux before 6.12 has turns of one length, and tells none.
     assert found[0].runtime == (TURN if before.runtime else 0)
     assert own().runtime == before.runtime
+
+
+def test_turns_stay_as_they_are_where_the_system_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def refused(number: ctypes.c_long, *_: object) -> int:
+        asked.append(number.value)
+        return -1  # as ENOSYS and EPERM are told
+
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: SimpleNamespace(syscall=refused))
+    for machine in ("x86_64", "aarch64", "riscv64"):
+        monkeypatch.setattr(platform, "machine", lambda own=machine: own)
+        take_short_turns()
+    assert asked == [314, 274]
 
 
 def test_mpi_is_loaded_only_where_ranks_are() -> None:

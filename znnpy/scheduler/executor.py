@@ -77,7 +77,7 @@ class Executor(Closing):
 
     @property
     def control(self) -> NDArray[np.int64]:
-        """The control block, by which compiled code releases phases (`worker.bring`); as long as it is not reset."""
+        """The control block, by which compiled code releases phases (`bring_light`); as long as it is not reset."""
         return self._running().words
 
     def release(self, phase: int) -> None:

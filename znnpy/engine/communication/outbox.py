@@ -6,7 +6,7 @@ message's memory between the two, and its post of the next step comes after the 
 phase is released twice before its tasks have run.
 
 `by_layer` groups what is summed, `hastened` says which tasks come first because other ranks wait for them, `marked`
-which of them the communication thread runs itself.
+which of them run in the thread that releases them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Bundle = tuple[Total, ...]
 _FOR_OTHERS = frozenset({Part.POST, Part.RANKS, Part.COPIED, Part.RECEIVED})
 """Parts that post a message, or compute what the next one carries."""
 _LIGHT = _FOR_OTHERS | {Part.SENT}
-"""Parts that the communication thread may run: their kernels write or add what lies in a row."""
+"""Parts that whoever releases them may run: their kernels write or add what lies in a row."""
 _AWAITED = frozenset({Pass.WEIGHT, Pass.UPDATE})
 """Passes whose results ranks at the other end of the tree wait for."""
 TICKETS = Use("messages that are under way", SMALL)

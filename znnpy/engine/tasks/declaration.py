@@ -54,7 +54,7 @@ class Declared:
     urgent: bool = False
     """Whether another rank waits for it, which the graph does not show."""
     light: bool = False
-    """Whether the thread that makes it ready by a message may run it: short, and with no memory of a worker's own."""
+    """Whether the thread whose release makes it ready may run it: short, and with no memory of a worker's own."""
     anew: tuple[Buffer, ...] = ()
     """Buffers whose content is dropped here: this task and later ones fill them again."""
     divides: bool = False
