@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
+from typing import Any
 
 import h5py
 import nibabel
@@ -114,6 +117,21 @@ def test_a_damaged_scan_stops_no_other(folder: Path, capsys: pytest.CaptureFixtu
     assert status_of(*line) == 0
     assert "1 of 2 cases are written already" in capsys.readouterr().out
     assert Path("out/a.nii.gz").exists()
+
+
+def test_a_full_disk_ends_all(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", refused)
+    line = ("predict", "run", "--input", "images", "--output", "out", "--threads", 1)
+    assert status_of(*line) == 1
+    said = capsys.readouterr().err
+    assert said.count("No space left") == 1
+    assert "could not be predicted" not in said
+    assert not any(Path("out").iterdir())
 
 
 def test_what_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

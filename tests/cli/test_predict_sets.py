@@ -144,21 +144,30 @@ def test_an_unfit_image_stops_no_other(
     assert [it.name for it in (tmp_path / "o").glob("*.h5")] == ["c.h5"]
 
 
+def refused(*_: Any, **__: Any) -> Any:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize(
+    ("fails", "said"),
+    [
+        ((os, "posix_fallocate"), "no room on the disk"),
+        ((block_writer, "open_output"), "No space left"),
+    ],
+)
 def test_a_full_disk_ends_all(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+    fails: Any, said: str,
+) -> None:  # fmt: skip
     for name in "ab":
         stack(tmp_path / f"i/{name}.h5")
-
-    def full(*_: Any, **__: Any) -> Any:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(block_writer, "open_output", full)
+    monkeypatch.setattr(*fails, refused)
     line = ("predict", run, "--input", f"{tmp_path}/i", "--output", tmp_path / "o", "--threads", 1)
     assert status_of(*line) == 1
-    said = capsys.readouterr().err
-    assert said.count("No space left") == 1
-    assert "o/a.h5 cannot be written" in said
+    found = capsys.readouterr().err
+    assert found.count(said) == 1
+    assert f"{tmp_path}/o" in found
+    assert "could not be predicted" not in found
 
 
 def test_images_keep_their_place(run: Path, tmp_path: Path) -> None:
