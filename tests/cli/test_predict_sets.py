@@ -18,7 +18,6 @@ import znnpy
 from znnpy.cli.predict_sets import Case, cases_of
 from znnpy.data.opening import open_volume
 from znnpy.errors import VolumeError
-from znnpy.infer import block_writer
 
 NET = {"layers": [{"conv": {"channels": 1, "size": 3}}]}
 RNG = np.random.default_rng(0)
@@ -151,17 +150,17 @@ def refused(*_: Any, **__: Any) -> Any:
 @pytest.mark.parametrize(
     ("fails", "said"),
     [
-        ((os, "posix_fallocate"), "no room on the disk"),
-        ((block_writer, "open_output"), "No space left"),
+        ("os.posix_fallocate", "no room on the disk"),
+        ("znnpy.infer.block_writer.open_output", "No space left"),
     ],
 )
 def test_a_full_disk_ends_all(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
-    fails: Any, said: str,
+    fails: str, said: str,
 ) -> None:  # fmt: skip
     for name in "ab":
         stack(tmp_path / f"i/{name}.h5")
-    monkeypatch.setattr(*fails, refused)
+    monkeypatch.setattr(fails, refused)
     line = ("predict", run, "--input", f"{tmp_path}/i", "--output", tmp_path / "o", "--threads", 1)
     assert status_of(*line) == 1
     found = capsys.readouterr().err

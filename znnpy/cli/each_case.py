@@ -39,5 +39,5 @@ def each_case(
         more = f" and {len(missed) - NAMED} more" if len(missed) > NAMED else ""
         raise VolumeError(
             f"{len(missed)} of {len(cases)} cases could not be predicted: {', '.join(missed[:NAMED])}{more}; "
-            "the others are written, and the same command tries these again"
+            "the same command tries these again"
         )
