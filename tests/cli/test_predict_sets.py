@@ -130,17 +130,18 @@ def test_cases_are_predicted_and_done_ones_stay(
 def test_an_unfit_image_stops_no_other(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A damaged one and one that is smaller than the net's field of view."""
-    stack(tmp_path / "i/c.h5")
+    """A damaged one, one that is smaller than the net's field of view, and one of other channels."""
+    stack(tmp_path / "i/d.h5")
     (tmp_path / "i/a.h5").write_bytes(b"no volume")
-    with h5py.File(tmp_path / "i/b.h5", "w") as file:
-        file["raw"] = np.zeros((2, 2, 2), np.uint8)
+    for name, shape in (("b", (2, 2, 2)), ("c", (3, 7, 9, 8))):
+        with h5py.File(tmp_path / f"i/{name}.h5", "w") as file:
+            file["raw"] = np.zeros(shape, np.uint8)
     line = ("predict", run, "--input", f"{tmp_path}/i", "--output", tmp_path / "o", "--threads", 1)
     assert status_of(*line) == 1
     said = capsys.readouterr().err
-    assert "2 of 3 cases could not be predicted" in said
-    assert all(f"i/{name}.h5" in said.split("2 of 3")[0] for name in "ab")
-    assert [it.name for it in (tmp_path / "o").glob("*.h5")] == ["c.h5"]
+    assert "3 of 4 cases could not be predicted" in said
+    assert all(f"i/{name}.h5" in said.split("3 of 4")[0] for name in "abc")
+    assert [it.name for it in (tmp_path / "o").glob("*.h5")] == ["d.h5"]
 
 
 def refused(*_: Any, **__: Any) -> Any:
