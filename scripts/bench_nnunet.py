@@ -97,6 +97,10 @@ def _make(given: argparse.Namespace) -> None:
 
 
 def _train(given: argparse.Namespace) -> None:
+    if given.folder.exists():
+        sys.exit(f"{given.folder} exists already; name a new folder")
+    if given.iterations < 1:
+        sys.exit("--iterations: at least 1")
     net = nnunet_training.NETS[given.net]
     nnunet_training.trained(given.folder.resolve(), net, given.iterations, given.threads)
 

@@ -71,7 +71,9 @@ def test_init_writes_a_config_that_loads_and_never_replaces_one(capsys, tmp_path
     assert "network" in json.loads(beside.read_text())["properties"]
 
 
-def test_init_writes_the_whole_file_or_none(capsys, tmp_path):
+def test_init_writes_the_whole_file_or_none(capsys, tmp_path, monkeypatch):
+    # What is imported meanwhile would be kept cut off, and fail whoever imports it next.
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
     try:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
+from typing import Any
 
 import h5py
 import nibabel
@@ -108,12 +111,43 @@ def test_a_damaged_scan_stops_no_other(folder: Path, capsys: pytest.CaptureFixtu
     assert status_of(*line) == 1
     said = capsys.readouterr().err
     assert "images/a_0001.nii.gz: its gzip data are cut" in said
-    assert "1 of 2 cases could not be predicted: images/a_0000.nii.gz; the others" in said
+    assert "1 of 2 cases could not be predicted: images/a_0000.nii.gz; the same" in said
     assert [it.name for it in Path("out").iterdir()] == ["b.nii.gz"]
     damaged.write_bytes(whole)
     assert status_of(*line) == 0
     assert "1 of 2 cases are written already" in capsys.readouterr().out
     assert Path("out/a.nii.gz").exists()
+
+
+def test_a_scan_that_no_memory_holds_stops_no_other(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its voxels are so large that at those of the net it has 10^14."""
+    for channel in (0, 1):
+        array = np.ones((50, 50, 50), np.int16)
+        image = nibabel.Nifti1Image(array, np.diag([1e3, 1e3, 1e3, 1]))
+        image.to_filename(f"images/a_000{channel}.nii.gz")
+    line = ("predict", "run", "--input", "images", "--output", "out", "--threads", 1)
+    assert status_of(*line) == 1
+    said = capsys.readouterr().err
+    assert "images/a_0000.nii.gz: Unable to allocate" in said
+    assert "1 of 2 cases could not be predicted: images/a_0000.nii.gz" in said
+    assert [it.name for it in Path("out").iterdir()] == ["b.nii.gz"]
+
+
+def test_a_full_disk_ends_all(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", refused)
+    line = ("predict", "run", "--input", "images", "--output", "out", "--threads", 1)
+    assert status_of(*line) == 1
+    said = capsys.readouterr().err
+    assert said.count("the disk is full") == 1
+    assert "could not be predicted" not in said
+    assert not any(Path("out").iterdir())
 
 
 def test_what_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,6 @@ import znnpy
 from znnpy.cli.predict_sets import Case, cases_of
 from znnpy.data.opening import open_volume
 from znnpy.errors import VolumeError
-from znnpy.infer import block_writer
 
 NET = {"layers": [{"conv": {"channels": 1, "size": 3}}]}
 RNG = np.random.default_rng(0)
@@ -131,34 +130,44 @@ def test_cases_are_predicted_and_done_ones_stay(
 def test_an_unfit_image_stops_no_other(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A damaged one and one that is smaller than the net's field of view."""
-    stack(tmp_path / "i/c.h5")
+    """A damaged one, one that is smaller than the net's field of view, and one of other channels."""
+    stack(tmp_path / "i/d.h5")
     (tmp_path / "i/a.h5").write_bytes(b"no volume")
-    with h5py.File(tmp_path / "i/b.h5", "w") as file:
-        file["raw"] = np.zeros((2, 2, 2), np.uint8)
+    for name, shape in (("b", (2, 2, 2)), ("c", (3, 7, 9, 8))):
+        with h5py.File(tmp_path / f"i/{name}.h5", "w") as file:
+            file["raw"] = np.zeros(shape, np.uint8)
     line = ("predict", run, "--input", f"{tmp_path}/i", "--output", tmp_path / "o", "--threads", 1)
     assert status_of(*line) == 1
     said = capsys.readouterr().err
-    assert "2 of 3 cases could not be predicted" in said
-    assert all(f"i/{name}.h5" in said.split("2 of 3")[0] for name in "ab")
-    assert [it.name for it in (tmp_path / "o").glob("*.h5")] == ["c.h5"]
+    assert "3 of 4 cases could not be predicted" in said
+    assert all(f"i/{name}.h5" in said.split("3 of 4")[0] for name in "abc")
+    assert [it.name for it in (tmp_path / "o").glob("*.h5")] == ["d.h5"]
 
 
+def refused(*_: Any, **__: Any) -> Any:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize(
+    ("fails", "said"),
+    [
+        ("os.posix_fallocate", "no room on the disk"),
+        ("znnpy.infer.block_writer.open_output", "No space left"),
+    ],
+)
 def test_a_full_disk_ends_all(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+    fails: str, said: str,
+) -> None:  # fmt: skip
     for name in "ab":
         stack(tmp_path / f"i/{name}.h5")
-
-    def full(*_: Any, **__: Any) -> Any:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(block_writer, "open_output", full)
+    monkeypatch.setattr(fails, refused)
     line = ("predict", run, "--input", f"{tmp_path}/i", "--output", tmp_path / "o", "--threads", 1)
     assert status_of(*line) == 1
-    said = capsys.readouterr().err
-    assert said.count("No space left") == 1
-    assert "o/a.h5 cannot be written" in said
+    found = capsys.readouterr().err
+    assert found.count(said) == 1
+    assert f"{tmp_path}/o" in found
+    assert "could not be predicted" not in found
 
 
 def test_images_keep_their_place(run: Path, tmp_path: Path) -> None:

@@ -154,6 +154,23 @@ def test_arrays_are_let_go_once_the_loss_is_known() -> None:
         assert found.non_finite_layer() == "input"
 
 
+def test_inputs_of_which_voxels_are_left_out_are_held_until_their_update_is_complete() -> None:
+    """These voxels are packed, too, and no loss waits for that."""
+    net = load_network({"input": 8, "layers": [{"conv": {"channels": 3, "size": 1, "stride": 2}}]})
+    with Model(net, output_shape=(2, 3, 4), threads=2, conv="direct", loss="softmax") as found:
+        alive = []
+        for _ in range(5):
+            x = np.zeros((1, 8, *found.input_shape), np.float32)
+            target = np.full((1, 3, 2, 3, 4), 1 / 3, np.float32)
+            found.step(x, target, learning_rate=0.01)
+            alive += [(weakref.ref(x), weakref.ref(target))]
+            del x, target
+        assert quick(found).ready
+        inputs, targets = zip(*alive, strict=True)
+        assert [array() is not None for array in inputs] == [False] * 3 + [True] * 2
+        assert not any(array() is not None for array in targets)
+
+
 def test_ctrl_c_loses_no_result_and_mixes_no_rates(monkeypatch: pytest.MonkeyPatch) -> None:
     """As soon as the call has ended that started an update, and while another rate's numbers are packed."""
     x, target = data(1, 0)

@@ -30,14 +30,16 @@ def each_case(
             predict(case)
         except WriteError:
             raise
-        except (VolumeError, PlanError, ShapeError) as error:
+        except (VolumeError, PlanError, ShapeError, MemoryError) as error:
             if not several:
                 raise
-            note(str(error))
+            # That of NumPy names no image.
+            place = f"{name(case)}: " if isinstance(error, MemoryError) else ""
+            note(f"{place}{error}")
             missed.append(name(case))
     if missed:
         more = f" and {len(missed) - NAMED} more" if len(missed) > NAMED else ""
         raise VolumeError(
             f"{len(missed)} of {len(cases)} cases could not be predicted: {', '.join(missed[:NAMED])}{more}; "
-            "the others are written, and the same command tries these again"
+            "the same command tries these again"
         )

@@ -55,7 +55,7 @@ def open_scene(section: VolumeSection, data: DataSection, network: Network) -> S
     """Open one volume of the config with its labels and masks; the caller closes it.
 
     A bare path stands for the network's only input, or for all outputs. Raises ConfigError when names do not
-    fit the network, VolumeError for files that cannot be used.
+    fit the network, VolumeError for files that cannot be used, or have other channels than it takes.
     """
     inputs, outputs = network.inputs, network.outputs
     opened: list[Volume] = []
@@ -358,7 +358,7 @@ def _check_channels(images: Mapping[str, Volume], nodes: tuple[Node, ...]) -> No
             raise ConfigError(f"data: no image for input {node.name!r}")
         volume = images[node.name]
         if volume.channels != node.channels:
-            raise ConfigError(
+            raise VolumeError(
                 f"{volume.name} has {volume.channels} channel(s), but input {node.name!r} takes "
                 f"{node.channels} channel(s); axes are z, y, x, with channels before them (c, z, y, x) unless "
                 f"data.axes says otherwise, and there are {volume.extent} voxels (z, y, x)"

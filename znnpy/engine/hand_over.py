@@ -23,6 +23,7 @@ from znnpy.engine.staged_step import Pairs, StagedStep, mean_factor
 from znnpy.engine.step_result import KEPT
 from znnpy.engine.step_tasks import Settings
 from znnpy.engine.tasks.dependencies import last_group
+from znnpy.network.types import ONCE
 from znnpy.scheduler import Executor
 from znnpy.scheduler.executor import SLICE_NS
 
@@ -89,9 +90,15 @@ class HandOver:
         self._address = int(self._block.ctypes.data)
         self._call, self._process = native.hand_over.compile(), os.getpid()
         self._build, self._staged, self._results = build, staged, results
-        # Of the last two updates, while tasks may read them: after a Ctrl-C for some time. Then the last input alone,
-        # which `first_non_finite` reads once more.
-        self._held: deque[tuple[Any, ...]] = deque(maxlen=STEPS)
+        # Of the last two updates and the one that starts, while tasks may read them: after a Ctrl-C for some time. Then
+        # the last input alone, which `first_non_finite` reads once more.
+        self._held: deque[tuple[Any, ...]] = deque(maxlen=STEPS + 1)
+        # No loss waits for what is packed of voxels that strides and crops leave out: such inputs stay until their
+        # update is complete.
+        (source,) = build.layout.network.inputs
+        outgoing = build.layout.network.outgoing(source.name)
+        whole = any(edge.kind == "conv" and edge.stride == ONCE for edge in outgoing)
+        self._inputs = 1 if whole else STEPS
         self._misfits, self.ready = 0, True
 
     def _filled(self, build: Build, graphs: Graphs) -> Any:
@@ -164,10 +171,11 @@ class HandOver:
                 self._executor.wait(loss_group(parity), ticket // STEPS + 1)
             now = self._now[parity]
             results[ticket] = {self._name: (now[0], now[1])}
-            # Where the loss of the one before is known, no task reads its arrays.
+            # Where the loss of the one before is known, no task reads its target, and of its input none that counts.
             if ticket - 1 in results:
-                self._held.clear()
-                self._held.append((x,))
+                while len(self._held) > self._inputs:
+                    self._held.popleft()
+                self._held[-1] = (x,)
         if self._staged[parity].borrows:
             # What the step before the last has read.
             self._staged[parity].forget()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,9 +33,13 @@ def test_names(name: str, dataset: str, found: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["o.tif", "o.h5", "o.nrrd", "o.zarr"])
-def test_a_disk_that_is_full_is_told_with_the_file(tmp_path: Path, name: str) -> None:
+def test_a_disk_that_is_full_is_told_with_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     there = Destination.named(str(tmp_path / name), "p")
     values = np.arange(1000, dtype=np.uint32).reshape(10, 10, 10)
+    # What is imported meanwhile would be kept cut off, and fail whoever imports it next.
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
     try:

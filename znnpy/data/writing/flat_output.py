@@ -22,13 +22,13 @@ from znnpy.data.writing.block_output import OutputSpec
 from znnpy.data.writing.destination import Destination
 from znnpy.data.writing.journal import Region
 from znnpy.data.writing.journaled_output import JournaledOutput
-from znnpy.errors import VolumeError
+from znnpy.errors import VolumeError, WriteError
 
 WHOLE = 1 << 26  # bytes of a block of an array that is in memory
 
 
 def reserve(path: Path, size: int) -> None:
-    """Create or extend a file to at least so many bytes, all allocated on the disk, synced."""
+    """Create or extend a file to at least so many bytes, all allocated on the disk, synced; WriteError without room."""
     opened = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         os.posix_fallocate(opened, 0, size)
@@ -36,7 +36,7 @@ def reserve(path: Path, size: int) -> None:
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
-        raise VolumeError(f"{path.parent}: no room on the disk for {readable(size)}") from error
+        raise WriteError(f"{path.parent}: no room on the disk for {readable(size)}") from error
     finally:
         os.close(opened)
 
@@ -161,7 +161,7 @@ def write_flat(
     array: Array,
     attributes: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write an array (Z, Y, X) or (C, Z, Y, X) that is in memory, atomically; VolumeError when the disk fails."""
+    """Write an array (Z, Y, X) or (C, Z, Y, X) that is in memory, atomically; WriteError when the disk fails."""
     four = array if array.ndim == 4 else array[None]
     c, depth, height, width = four.shape
     step = max(1, min(depth, WHOLE // max(1, four[:, :1].nbytes)))
@@ -171,7 +171,7 @@ def write_flat(
     # Whatever was begun there by another job makes room.
     out = kind(replace(destination, overwrite=True), spec)
     try:
-        with explained(destination.path, VolumeError), out:
+        with explained(destination.path, WriteError), out:
             for lower, upper in spec.blocks():
                 out.write(lower, four[:, lower[0] : upper[0]])
             out.finish()

@@ -20,7 +20,7 @@ from znnpy.data.writing.folder_files import FolderFiles, LocalFiles, RemoteFiles
 from znnpy.data.writing.journal import Region
 from znnpy.data.writing.journaled_output import JournaledOutput
 from znnpy.data.writing.pyramid import Level, coarser, levels_of
-from znnpy.errors import ShapeError, VolumeError
+from znnpy.errors import ShapeError, VolumeError, WriteError
 from znnpy.registry import resolved
 
 
@@ -230,7 +230,7 @@ def write_folder(
     attributes: Mapping[str, Any] | None = None,
     block: Triple = (256, 256, 256),
 ) -> None:
-    """Write an array (Z, Y, X) or (C, Z, Y, X) that is in memory, atomically; VolumeError when the disk fails."""
+    """Write an array (Z, Y, X) or (C, Z, Y, X) that is in memory, atomically; WriteError when the disk fails."""
     four = array if array.ndim == 4 else array[None]
     z, y, x = (min(a, b) for a, b in zip(block, four.shape[1:], strict=True))
     c, depth, height, width = four.shape
@@ -239,7 +239,7 @@ def write_folder(
     # Whatever was begun there by another job makes room.
     out = kind(replace(destination, overwrite=True), spec, channels=array.ndim == 4)
     try:
-        with explained(destination.path, VolumeError), out:
+        with explained(destination.path, WriteError), out:
             for lower, upper in spec.blocks():
                 at = tuple(slice(a, b) for a, b in zip(lower, upper, strict=True))
                 out.write(lower, four[(slice(None), *at)])

@@ -24,7 +24,7 @@ from znnpy.data.writing.destination import Destination
 from znnpy.data.writing.flat_output import FlatOutput, reserve, write_at
 from znnpy.data.writing.preflight import refuse_place
 from znnpy.dataset_path import as_text
-from znnpy.errors import VolumeError, reason
+from znnpy.errors import WriteError, reason
 
 Attributes = Mapping[str, Any]
 HEADER = 16 << 10  # bytes that a file may need beside its data
@@ -50,12 +50,12 @@ def write_volume(
     """Write one array as a new HDF5 file, atomically.
 
     CREMI's names are volumes/raw and volumes/labels/neuron_ids, its attributes `resolution` and
-    `offset` in nanometres, z, y, x. Raises VolumeError, also when the disk is full.
+    `offset` in nanometres, z, y, x. Raises VolumeError where something is in the way, WriteError when the disk fails.
     """
     path = destination.path
     refuse_place(path)
     destination.refuse_standing()
-    with explained(path, VolumeError), replacing(path) as new:
+    with explained(path, WriteError), replacing(path) as new:
         place = allocate(
             new, destination.dataset, Layout(array.shape, array.dtype, attributes or {})
         )

@@ -100,5 +100,5 @@ def _json(found: Mapping[str, Any]) -> bytes:
 def write_n5(
     destination: Destination, array: Array, attributes: Mapping[str, Any] | None = None
 ) -> None:
-    """Write an array (Z, Y, X) or (C, Z, Y, X) that is in memory, atomically; VolumeError when the disk fails."""
+    """Write an array (Z, Y, X) or (C, Z, Y, X) that is in memory, atomically; WriteError when the disk fails."""
     write_folder(N5Output, destination, array, attributes)

@@ -11,7 +11,7 @@ from znnpy.data.volume import Volume
 from znnpy.data.writing.destination import Destination, journal_of
 from znnpy.data.writing.output_format import HDF5, OUTPUTS, by_suffix, output_format
 from znnpy.dataset_path import address, split_source
-from znnpy.errors import VolumeError
+from znnpy.errors import VolumeError, WriteError
 from znnpy.registry import resolved
 
 
@@ -42,9 +42,9 @@ def refuse_place(path: Path) -> None:
     if output.ready:
         resolved(output.ready)()
     if not folder.is_dir():
-        raise VolumeError(f"{path} cannot be written: there is no folder {folder}")
+        raise WriteError(f"{path} cannot be written: there is no folder {folder}")
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise VolumeError(f"{path} cannot be written: no permission to write into {folder}")
+        raise WriteError(f"{path} cannot be written: no permission to write into {folder}")
 
 
 def refuse_loss(destination: Destination, volumes: Iterable[Volume]) -> None:
