@@ -93,12 +93,15 @@ class HandOver:
         # Of the last two updates and the one that starts, while tasks may read them: after a Ctrl-C for some time. Then
         # the last input alone, which `first_non_finite` reads once more.
         self._held: deque[tuple[Any, ...]] = deque(maxlen=STEPS + 1)
-        # No loss waits for what is packed of voxels that strides and crops leave out: such inputs stay until their
-        # update is complete.
+        # No loss waits for what is packed of voxels that strides, dilations and crops leave out: such inputs stay until
+        # their update is complete.
         (source,) = build.layout.network.inputs
-        outgoing = build.layout.network.outgoing(source.name)
-        whole = any(edge.kind == "conv" and edge.stride == ONCE for edge in outgoing)
-        self._inputs = 1 if whole else STEPS
+        geometry, outgoing = build.layout.geometry, build.layout.network.outgoing(source.name)
+        dense = any(
+            edge.kind == "conv" and edge.stride == geometry.dilations[edge.name] == ONCE
+            for edge in outgoing
+        )
+        self._inputs = 1 if dense else STEPS
         self._misfits, self.ready = 0, True
 
     def _filled(self, build: Build, graphs: Graphs) -> Any:
