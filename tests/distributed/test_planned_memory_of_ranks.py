@@ -13,7 +13,8 @@ from znnpy.config.training_section import DistributedSection
 from znnpy.distributed.world import World
 from znnpy.engine import Hardware, Model, Training
 
-NET = {"layers": [{"conv": {"channels": 40, "size": 3}}, {"conv": {"channels": 2, "size": 1}}]}
+# Of the second layer's size: of small ones messages carry the sums between ranks of one host, too.
+NET = {"layers": [{"conv": {"channels": 40, "size": size}} for size in (3, 3, 1)]}
 strategy = sys.argv[1]
 with World.open() as world:
     planned = []
