@@ -199,7 +199,7 @@ REFUSED: list[tuple[Any, type[Exception], str]] = [
     (lambda run, raw: run.predict(raw[0]), VolumeError, r"image: expected 3 axes"),
     (lambda run, raw: run.predict([["a"]]), VolumeError, "an array of numbers"),
     (lambda run, raw: run.predict("none.h5:raw"), VolumeError, "none.h5 does not exist"),
-    (lambda run, raw: run.predict(np.stack([raw] * 2)), ConfigError, "image has 2 channel"),
+    (lambda run, raw: run.predict(np.stack([raw] * 2)), VolumeError, "image has 2 channel"),
     (lambda run, raw: run.predict({"x": raw}), VolumeError, "image: names x"),
     (lambda run, raw: run.predict(raw, mask=raw[1:]), VolumeError, "mask has"),
     (lambda run, raw: run.predict(raw, node="none"), ArgumentError, "node: must be one of"),
