@@ -106,9 +106,8 @@ class Model(Closing):
         self._before, self._started = 0, 0  # updates that were said to be, and were, started
         self._turn = Turn.of(party and party.world)  # models of one world share its messages
         self._drawn = False  # whether there are parameters: drawn when they are first asked for, or set before
-        self._torn = set[
-            str
-        ]()  # of which some are new and others are not, as setting them has failed
+        # Of which some are new and others are not, as setting them has failed.
+        self._torn: set[str] = set()
 
     @property
     def input_shape(self) -> Triple | dict[str, Triple]:
