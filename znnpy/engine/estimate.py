@@ -32,7 +32,7 @@ def estimated_graph(
     layout = Layout(network, geometry, plan, 1, training=True, workers=workers)
     # Any loss and optimiser will do: their tasks are a small share of an update.
     settings = Settings(objectives(network, "square"), Optimizer(), None, 1)
-    return declared_graph(planned_memory(layout, settings), settings)
+    return declared_graph(planned_memory(layout, settings, keep=True), settings)
 
 
 def _costs(shape: ConvShape) -> tuple[Costs, str]:

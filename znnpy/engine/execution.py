@@ -18,14 +18,13 @@ from znnpy.engine.kept.graphs import Keeper
 from znnpy.engine.layers.loss import loss_group
 from znnpy.engine.memory.allocation import STEPS, Build
 from znnpy.engine.memory.arena import Arena, moved
-from znnpy.engine.memory_planning import MemoryPlan
+from znnpy.engine.memory_planning import MemoryPlan, gated_runs
 from znnpy.engine.progress import COMPILING, Report
 from znnpy.engine.step_tasks import Declarations, PlannedTasks, Settings, all_steps, declare
 from znnpy.engine.tasks.buffer_sharing import gated
 from znnpy.engine.tasks.declaration import Declared, uncollected
 from znnpy.engine.tasks.dependencies import connect, last_group
 from znnpy.engine.tasks.frozen_graph import FrozenGraph
-from znnpy.engine.tasks.runs import in_runs
 from znnpy.engine.tasks.step import Step
 from znnpy.graph import TaskGraph
 from znnpy.meanwhile import meanwhile
@@ -152,11 +151,8 @@ class Graphs:
         compile_all({task.kernel for step in steps for task in step}, 1)
         # Gates are added here and not when tasks are declared: planning declares them without
         # places in memory.
-        # Before leaves are joined: a run with a gate within it would hand over memory too early. Those that memory was
-        # planned with are joined already.
-        runs, planned = [gated(tasks, self._sharing) for tasks in steps], self._planned_with(name)
-        if not (planned and planned.joined == name):
-            runs = [in_runs(tasks, self._build.layout.sharers) for tasks in runs]
+        planned, workers = self._planned_with(name), self._build.layout.sharers
+        runs = gated_runs(name, steps, planned, self._sharing, workers)
         build = planned.build if planned else self._build
         many = self._build.layout.grain.many
         graph = connect(all_steps(build, runs, name), many=many).build(self._settings.policy)

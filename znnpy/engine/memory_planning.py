@@ -390,12 +390,29 @@ def declared_touches(plan: MemoryPlan, settings: Settings) -> Touched:
 
 
 def _declared(plan: MemoryPlan, settings: Settings) -> Sequence[Sequence[Declared]]:
-    """Return the tasks of an even and an odd update, or of a forward pass, without memory."""
-    build, name = _without_memory(plan, settings), "update" if plan.layout.training else "forward"
-    steps = declare(name, build, settings, settings.exchange)
-    workers = plan.layout.sharers
-    runs = [in_runs(gated(tasks, plan.sharing), workers) for tasks in steps]
+    """Return the tasks of an even and an odd update, or of a forward pass, without memory, as they would be run."""
+    planned, name = plan.tasks, "update" if plan.layout.training else "forward"
+    build = planned.build if planned else _without_memory(plan, settings)
+    steps = planned.steps[name] if planned else declare(name, build, settings, settings.exchange)
+    runs = gated_runs(name, steps, planned, plan.sharing, plan.layout.sharers)
     return all_steps(build, runs, name)
+
+
+def gated_runs(
+    name: str,
+    steps: Sequence[Sequence[Declared]],
+    planned: PlannedTasks | None,
+    sharing: Sharing,
+    workers: int,
+) -> list[list[Declared]]:
+    """Return the steps of a graph in runs for so many workers, with the gates of the memory that they share.
+
+    Before leaves are joined: a run with a gate within it would hand over memory too early. Those that memory was
+    `planned` with are joined already.
+    """
+    found = [gated(tasks, sharing) for tasks in steps]
+    joined = planned is not None and planned.joined == name
+    return found if joined else [in_runs(tasks, workers) for tasks in found]
 
 
 def declared_layers(layout: Layout) -> list[list[Total]]:

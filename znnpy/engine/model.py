@@ -382,13 +382,17 @@ class Model(Closing):
         """
         # The bound of `Model(threads=...)`.
         workers = max(1, whole_number_of("threads", threads, 0, 4096))
-        memory = planned_with_replicas(replace(self._layout, workers=workers), self._settings)
+        memory = planned_with_replicas(
+            replace(self._layout, workers=workers), self._settings, keep=True
+        )
         return declared_graph(memory, self._settings)
 
     def touched(self) -> Touched:
         """Return what the tasks of `task_graph` that work read and write, stripe by stripe of memory."""
         workers = max(1, self._layout.workers)
-        memory = planned_with_replicas(replace(self._layout, workers=workers), self._settings)
+        memory = planned_with_replicas(
+            replace(self._layout, workers=workers), self._settings, keep=True
+        )
         return declared_touches(memory, self._settings)
 
     def added_up(self) -> Sequence[Sequence[Pieces]]:
