@@ -49,6 +49,7 @@ def test_methods_bear_the_name_and_their_parts_are_known(name):
         ((1, 1, 1), ONE, {"direct", "fft", "spectral"}),
         ((1, 3, 5), ONE, {"direct", "fft", "spectral"}),
         ((3, 3, 3), (1, 2, 2), {"direct", "spectral"}),
+        ((3, 3, 3), (2, 2, 2), {"direct", "spectral", "winograd"}),
     ],
 )
 def test_saved_plans_name_what_cannot_run(size, stride, takers):
