@@ -67,13 +67,27 @@ from znnpy_kernels.winograd.strided_lines import (
 )
 
 AT = words(planes.AT, "filters block0 block1")
-GROUP = ROWS[0]
-"""Tiles at once, two register blocks of products."""
-POINT = odd_bytes(
-    GROUP
-)  # bytes from sums of a place to those of the next: known while code is made
-PLACES_BYTES, TABLE_BYTES = -(-3 * 8 * GROUP // 64) * 64, 3 * 64
-_target_plane = target_plane_of(AT, (1, 2), POINT, target_line)
+# Tiles at once: register blocks of products, and the fewer filters are read the more there are. Cubes have 729 vectors
+# of voxels each, which caches hold of so many.
+FLAT_GROUP, CUBE_GROUP = 2 * ROWS[0], ROWS[0]
+
+
+def group_of(form: Any) -> Any:
+    """Return how many tiles are computed at once, at most."""
+    return FLAT_GROUP if form.points_z == 1 else CUBE_GROUP
+
+
+# Bytes from sums of a place to those of the next: known while code is made.
+_FLAT_POINT, _CUBE_POINT = odd_bytes(FLAT_GROUP), odd_bytes(CUBE_GROUP)
+
+
+def _point_bytes(form: Any) -> Any:
+    return _FLAT_POINT if form.points_z == 1 else _CUBE_POINT
+
+
+_group, _point = inlined(group_of), inlined(_point_bytes)
+PLACES_BYTES, TABLE_BYTES = -(-3 * 8 * FLAT_GROUP // 64) * 64, 3 * 64
+_target_plane = target_plane_of(AT, (1, 2), _FLAT_POINT, target_line)
 _near_plane = target_plane_of(AT, (1, 2), VECTOR_BYTES, target_line)
 
 
@@ -103,8 +117,8 @@ def strided_floats(taps: Triple, inputs: int, outputs: int) -> int:
     """Floats of scratch that each worker needs between so many channels."""
     form = STRIDED_FORMS[taps]
     vectors, blocks = _tile_vectors(form), -(-inputs // LANES)
-    points = vectors * odd_bytes(blocks * GROUP)
-    sums = -(-outputs // LANES) * _places(form) * POINT
+    points = vectors * odd_bytes(blocks * group_of(form))
+    sums = -(-outputs // LANES) * _places(form) * _point_bytes(form)
     # Twice: a tile that is copied between zeros, and its lines.
     tile = (2 * vectors + _planes_vectors(form)) * VECTOR_BYTES
     return int(PLACES_BYTES + TABLE_BYTES + tile + points + sums) // 4
@@ -232,7 +246,7 @@ def _to_points(
                     by, to_by = (steps[1], VECTOR_BYTES), (packed[1], VECTOR_BYTES)
                     copied(begin, by, (seen_y, seen_x), to, to_by)
             seen, seen_by = (here, steps) if whole else (loose, packed)
-            into = points + (block * GROUP + tile) * VECTOR_BYTES
+            into = points + (block * _group(form) + tile) * VECTOR_BYTES
             _transformed(form, seen, seen_by, lines, into, slot)
 
 
@@ -265,14 +279,15 @@ def _terms(
 
 
 @inlined
-def _summed(args: Any, table: int, terms: int, count: int, target: int, target_block: int) -> None:
+def _summed(form: Any, args: Any, table: int, terms: int, count: int, target: int) -> None:
     """Products of one place of all tiles and blocks, from `target` on."""
     inputs, outputs = args[AT.inputs], args[AT.block1] - args[AT.block0]
     blocks = cover(inputs, LANES)
-    last, step, behind = inputs - (blocks - 1) * LANES, GROUP * VECTOR_BYTES, 0
+    last, behind = inputs - (blocks - 1) * LANES, 0
     # Behind the last term's filters follow the first one's of the next outputs.
     entries = longs(table)
     entries[2 * terms + 1] = entries[1] + 2 * inputs * VECTOR_BYTES
+    step, target_block = _group(form) * VECTOR_BYTES, _count(form) * _point(form)
     # Equal parts rather than full ones and a rest.
     singles, pairs, triples = cover(count, ROWS[0]), cover(count, ROWS[1]), cover(count, ROWS[2])
     triple = triple_of(outputs)
@@ -314,8 +329,8 @@ def _multiplied(
         for x in range(form.points_x):
             for y in range(form.points_y):
                 terms = _terms(form, (z, y, x), points, slot, weights, step, entries)
-                _summed(args, table, terms, count, target, _count(form) * POINT)
-                target += POINT
+                _summed(form, args, table, terms, count, target)
+                target += _point(form)
 
 
 @inlined
@@ -335,11 +350,14 @@ def _finish(form: Any, args: Any, places: Any, count: int, loose: int, sums: int
             made_y = min(form.new_y, args[AT.target_size_y] - y)
             made_x = min(form.new_x, args[AT.target_size_x] - x)
             whole = made_y == form.new_y and made_x == form.new_x
-            own = sums + (block - args[AT.block0]) * _count(form) * POINT + tile * VECTOR_BYTES
+            own = sums + (block - args[AT.block0]) * _count(form) * _point(form)
+            own += tile * VECTOR_BYTES
             if form.points_z > 1:
                 for number in range(flat):
                     into = made_planes + number * VECTOR_BYTES
-                    along_target(own + number * POINT, flat * POINT, into, flat * VECTOR_BYTES)
+                    along_target(
+                        own + number * _point(form), flat * _point(form), into, flat * VECTOR_BYTES
+                    )
             for plane in range(made_z):
                 there = target + plane * steps[0]
                 by, to = (steps[1], VECTOR_BYTES), (packed[1], VECTOR_BYTES)
@@ -350,7 +368,9 @@ def _finish(form: Any, args: Any, places: Any, count: int, loose: int, sums: int
                     seen = made_planes + plane * flat * VECTOR_BYTES
                     _near_plane(form, args, bias, 0, 0, seen, VECTOR_BYTES, here, row, VECTOR_BYTES)
                 else:
-                    _target_plane(form, args, bias, 0, 0, own, POINT, here, row, VECTOR_BYTES)
+                    _target_plane(
+                        form, args, bias, 0, 0, own, _point(form), here, row, VECTOR_BYTES
+                    )
                 if not whole:
                     copied(loose, to, (made_y, made_x), there, by)
 
@@ -361,11 +381,11 @@ def _groups(form: Any, args: Any, scratch: int) -> None:
     places, table = longs(scratch), scratch + PLACES_BYTES
     loose = table + TABLE_BYTES
     points = loose + (2 * _vectors(form) + _planes(form)) * VECTOR_BYTES
-    slot = compiled_odd_bytes(cover(args[AT.inputs], LANES) * GROUP)
+    slot = compiled_odd_bytes(cover(args[AT.inputs], LANES) * _group(form))
     sums = points + _vectors(form) * slot
     along_x = cover(args[AT.target_size_x], form.new_x)
     total = (args[AT.z1] - args[AT.z0]) * (args[AT.y1] - args[AT.y0]) * along_x
-    groups = cover(total, GROUP)
+    groups = cover(total, _group(form))
     for group in range(groups):
         first, end = group * total // groups, (group + 1) * total // groups
         _note(form, args, first, end - first, places)

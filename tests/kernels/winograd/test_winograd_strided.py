@@ -12,7 +12,7 @@ from filter_points import aligned, points_of
 from znnpy_kernels.direct.epilogue import PLAIN
 from znnpy_kernels.machine.guards import address
 from znnpy_kernels.simd.lanes import LANES
-from znnpy_kernels.winograd.strided import GROUP, STRIDED, STRIDED_FILTERS, strided_floats
+from znnpy_kernels.winograd.strided import FLAT_GROUP, STRIDED, STRIDED_FILTERS, strided_floats
 from znnpy_kernels.winograd.strided_lines import STRIDED_FORMS
 
 Triple = tuple[int, int, int]
@@ -72,7 +72,7 @@ def close(found: Blocked, expected: Any) -> None:
         (5, 7, (3, 4, 5), (1, 0, 1), CUBE),
         (2 * LANES, 5 * LANES, (2, 12, 9), (1, 1, 1), CUBE),
         (3, 5, (3, 8, 9), (0, 1, 1), FLAT),
-        (LANES + 3, 4 * LANES, (2, 17, 8 * GROUP + 7), (0, 1, 1), FLAT),
+        (LANES + 3, 4 * LANES, (2, 17, 4 * FLAT_GROUP + 7), (0, 1, 1), FLAT),
         (2 * LANES, 3 * LANES, (2, 5, 4), (0, 0, 1), FLAT),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
-from znnpy_kernels.winograd.strided import STRIDED, strided_floats
+from znnpy_kernels.winograd.strided import STRIDED, group_of, strided_floats
 from znnpy_kernels.winograd.strided_lines import STRIDED_FORMS
 
 from znnpy.engine.convolution.winograd.arguments import place_words, tile_planes, tile_words
@@ -14,6 +14,7 @@ from znnpy.engine.memory.tensors import Planes
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import Part
 from znnpy.plan.algorithms.winograd_strided import strided_seconds
+from znnpy.plan.algorithms.winograd_tiles import tile_count
 from znnpy.plan.partition import evenly
 
 PAIR = 2  # blocks of outputs whose filters lie side by side
@@ -27,7 +28,10 @@ def emit_strided(step: Step, ends: Ends, points: Buffer) -> None:
     grain, seconds = ends.build.layout.grain, strided_seconds(ends.shape) / ends.target.batch
     tiles, form = tile_planes(target, size, ends.dilation), STRIDED_FORMS[size]
     new = (form.new_z, form.new_y)[target.cut]
-    cuts = grain.ranges(tiles, seconds)
+    beside = tile_count(ends.shape) // tiles
+    # Few workers have enough to do: tasks have the tiles of half a group, all of which read filters once.
+    least = 1 if grain.many else -(-group_of(form) // (2 * beside))
+    cuts = grain.ranges(tiles, seconds, min(least, tiles))
     count = len(cuts) * target.batch
     parts = grain.rounds(seconds * target.batch, count, AGAIN)
     pairs = -(-target.blocks // PAIR)
