@@ -42,7 +42,7 @@ from znnpy_kernels.winograd import filters, planes
 from znnpy_kernels.winograd.asked_lines import AskedLines
 from znnpy_kernels.winograd.filters import compiled_point_bytes, transformed_of, writing_of
 from znnpy_kernels.winograd.forms import FORMS, Triple, name_of
-from znnpy_kernels.winograd.line_transforms import target_plane_of
+from znnpy_kernels.winograd.line_transforms import asking_for_lines_of, target_plane_of
 from znnpy_kernels.winograd.planes import copied, holds, seen_of, zeros
 from znnpy_kernels.winograd.products import (
     PAIR,
@@ -87,6 +87,8 @@ def _point_bytes(form: Any) -> Any:
 
 _group, _point = inlined(group_of), inlined(_point_bytes)
 PLACES_BYTES, TABLE_BYTES = -(-3 * 8 * FLAT_GROUP // 64) * 64, 3 * 64
+AHEAD = 2  # tiles ahead whose lines of outputs are asked for
+_ask_to_write = asking_for_lines_of(write=True)
 _target_plane = target_plane_of(AT, (1, 2), _FLAT_POINT, target_line)
 _near_plane = target_plane_of(AT, (1, 2), VECTOR_BYTES, target_line)
 
@@ -364,6 +366,7 @@ def _finish(form: Any, args: Any, places: Any, count: int, loose: int, sums: int
                 if not whole and args[AT.accumulate]:
                     copied(there, by, (made_y, made_x), loose, to)
                 here, row = (there, steps[1]) if whole else (loose, packed[1])
+                _ask_to_write(form, there + AHEAD * form.new_x * VECTOR_BYTES, steps[1])
                 if form.points_z > 1:
                     seen = made_planes + plane * flat * VECTOR_BYTES
                     _near_plane(form, args, bias, 0, 0, seen, VECTOR_BYTES, here, row, VECTOR_BYTES)
