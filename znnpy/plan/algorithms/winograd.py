@@ -30,10 +30,10 @@ from znnpy.plan.algorithms.winograd_tiles import (
 from znnpy.plan.algorithms.winograd_tiles import between_planar as between_planar
 from znnpy.plan.algorithms.winograd_tiles import blocks_of as _blocks
 from znnpy.plan.algorithms.winograd_tiles import planar_seconds as _planar_seconds
+from znnpy.plan.algorithms.winograd_tiles import points_bytes as points_bytes
 from znnpy.plan.algorithms.winograd_tiles import refusal as refusal
 from znnpy.plan.algorithms.winograd_tiles import tiles_by_axis as _tiles
 from znnpy.plan.algorithms.winograd_tiles import transform_share as _share
-from znnpy.plan.algorithms.winograd_tiles import whole_lanes as _lanes
 from znnpy.plan.cost import LANES_COUNTED, ConvShape
 from znnpy.plan.tiles import lattices
 from znnpy.plan.types import MARCHES, PASSES, Method, PartSeconds
@@ -197,11 +197,6 @@ def panel_parts(shape: ConvShape, tiles: int) -> tuple[int, int]:
     )
     found = next(parts, planes)
     return found, max(wanted, SUMS_BYTES * found // point)
-
-
-def points_bytes(shape: ConvShape) -> float:
-    """Return the bytes of the filters transformed for a forward pass."""
-    return 4.0 * points_of_tile(shape.size) * shape.inputs * _lanes(shape.outputs)
 
 
 def _reading_seconds(shape: ConvShape) -> float:

@@ -93,3 +93,8 @@ def planar_seconds(shape: ConvShape, rates: tuple[float, float, float]) -> float
     source, target, pair = rates
     tile = shape.inputs * source + shape.outputs * target + shape.inputs * shape.outputs * pair
     return shape.batch * tile_count(shape) * transform_share(shape) * tile
+
+
+def points_bytes(shape: ConvShape) -> float:
+    """Return the bytes of the filters transformed for a forward pass."""
+    return 4.0 * points_of_tile(shape.size) * shape.inputs * whole_lanes(shape.outputs)
