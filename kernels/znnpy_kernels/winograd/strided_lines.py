@@ -2,7 +2,7 @@
 
     y[i] = (g0 d[2 i] + g2 d[2 i + 2]) + g1 d[2 i + 1]
 
-Voxels of even numbers meet two taps that lie next to each other among them: F(4, 2) at the places 0, 1, -1, infinity
+Voxels of even numbers meet two taps that lie next to each other among them: F(4, 2) at the places 0, +-BOTH, infinity
 and LAST, five products for eight (Winograd 1980). Those of odd numbers meet one tap: four products, as any four of the
 places tell four outputs. So these products are added to those of the first four places: nine products instead of
 twelve, five sums instead of nine. Along two and three axes 81 products for 144, and 729 for 1728.
@@ -36,7 +36,8 @@ from znnpy_kernels.winograd.filters import Factors
 from znnpy_kernels.winograd.forms import NEW, TAPS, Axis, Triple, form_of
 from znnpy_kernels.winograd.line_transforms import LINE_BYTES, near_rows
 
-LAST = 0.5  # the last place, which only voxels of even numbers have
+# The last place only voxels of even numbers have. With these rounding is about the least: powers are near 1.
+BOTH, LAST = 0.75, 2.0
 POINTS = NEW + 1
 ALONE = POINTS - 1
 """The number of the last place."""
@@ -54,7 +55,7 @@ STRIDED_FORMS: dict[Triple, Any] = {
 
 def _factors() -> Factors:
     """Factors of the taps for each point: of each place, by its distances to the others, and of the middle tap."""
-    places = (0.0, 1.0, -1.0, LAST)
+    places = (0.0, BOTH, -BOTH, LAST)
     low, plus, minus, last = (
         (1.0 / prod(place - it for it in places if it != place), place) for place in places
     )
@@ -90,22 +91,22 @@ def source_line(b: ir.IRBuilder, d: list[Value]) -> list[Value]:
     def plus(low: Value, factor: float, value: Value) -> Value:
         return multiply_add(b, value, _constant(factor), low)
 
-    # Coefficients of the products of (x - place) over all other places, which differences of neighbours share.
-    two, three, four = (b.fsub(even[n + 2], even[n]) for n in range(3))
+    # Coefficients of the products of (x - place) over all other places: three share (x^2 - BOTH^2).
+    two, three, four = (plus(even[n + 2], -(BOTH**2), even[n]) for n in range(3))
     outer = [
         plus(three, -LAST, two),
-        plus(plus(even[3], -LAST, even[1]), 1 - LAST, even[2]),
-        plus(plus(even[3], LAST, even[1]), -1 - LAST, even[2]),
+        plus(plus(even[3], -BOTH * LAST, even[1]), BOTH - LAST, even[2]),
+        plus(plus(even[3], BOTH * LAST, even[1]), -BOTH - LAST, even[2]),
         plus(four, -LAST, three),
         three,
     ]
     # What places give outputs that are these voxels: the inverse of `target_line` without the last place.
-    half = b.fmul(odd[2], _constant(0.5))
+    half = b.fmul(odd[2], _constant(0.5 / BOTH**2))
     inner = [
-        b.fsub(odd[0], odd[2]),
-        plus(half, 0.5, odd[1]),
-        plus(half, -0.5, odd[1]),
-        b.fsub(odd[3], odd[1]),
+        plus(odd[0], -1 / BOTH**2, odd[2]),
+        plus(half, 0.5 / BOTH, odd[1]),
+        plus(half, -0.5 / BOTH, odd[1]),
+        plus(odd[3], -(BOTH**2), odd[1]),
     ]
     pairs = zip(outer, inner, strict=False)
     return [value for pair in pairs for value in pair] + outer[ALONE:]
@@ -118,8 +119,9 @@ def target_line(b: ir.IRBuilder, m: list[Value]) -> list[Value]:
     low, plus, minus, infinity, last = m
     even, odd = b.fadd(plus, minus), b.fsub(plus, minus)
 
-    def powers(power: int, others: Value) -> Value:
-        return multiply_add(b, last, _constant(LAST**power), others)
+    def powers(power: int, both: Value) -> Value:
+        scaled = b.fmul(both, _constant(BOTH**power))
+        return multiply_add(b, last, _constant(LAST**power), scaled)
 
     return [
         b.fadd(b.fadd(low, even), last),
