@@ -7,12 +7,19 @@ from itertools import product
 from znnpy_kernels.winograd.strided import STRIDED, group_of, strided_floats
 from znnpy_kernels.winograd.strided_lines import STRIDED_FORMS
 
-from znnpy.engine.convolution.winograd.arguments import place_words, tile_planes, tile_words
+from znnpy.engine.convolution.winograd.arguments import (
+    place_words,
+    size_words,
+    tile_planes,
+    tile_words,
+    unframed,
+)
 from znnpy.engine.convolution.winograd.operands import Ends, Finish
 from znnpy.engine.memory.regions import Buffer
 from znnpy.engine.memory.tensors import Planes
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import Part
+from znnpy.network.types import Triple
 from znnpy.plan.algorithms.winograd_strided import strided_seconds
 from znnpy.plan.algorithms.winograd_tiles import tile_count
 from znnpy.plan.partition import evenly
@@ -20,6 +27,17 @@ from znnpy.plan.partition import evenly
 PAIR = 2  # blocks of outputs whose filters lie side by side
 AGAIN = 0.15
 """What each part of a task's outputs takes again, as a share of all of them: the transforms of its tiles."""
+
+
+def _seen(ends: Ends) -> Triple:
+    """Return the voxels of the source, from its first one on, that any filter meets."""
+    edge, before = ends.edge, unframed(ends.build, ends.edge)
+    reach = zip(ends.target.shape, edge.stride, edge.size, before, strict=True)
+    z, y, x = (
+        min(extent, (count - 1) * step + taps - outside)
+        for extent, (count, step, taps, outside) in zip(ends.source.shape, reach, strict=True)
+    )
+    return z, y, x
 
 
 def emit_strided(step: Step, ends: Ends, points: Buffer) -> None:
@@ -39,6 +57,8 @@ def emit_strided(step: Step, ends: Ends, points: Buffer) -> None:
     finish = Finish(ends, 0)
     words = {
         **ends.words,
+        # What a stride leaves over is not seen: tiles at the end would mix it into voxels that do not depend on it.
+        **size_words("source_size", _seen(ends)),
         **ends.build.worker_scratch(strided_floats(size, source.channels, target.channels)),
         "filters": points.address,
     }
