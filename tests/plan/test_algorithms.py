@@ -49,6 +49,7 @@ def test_methods_bear_the_name_and_their_parts_are_known(name):
         ((1, 1, 1), ONE, {"direct", "fft", "spectral"}),
         ((1, 3, 5), ONE, {"direct", "fft", "spectral"}),
         ((3, 3, 3), (1, 2, 2), {"direct", "spectral"}),
+        ((3, 3, 3), (2, 2, 2), {"direct", "spectral", "winograd"}),
     ],
 )
 def test_saved_plans_name_what_cannot_run(size, stride, takers):
@@ -109,6 +110,27 @@ def test_wide_layers_of_few_voxels_do_not_read_transformed_filters(images, exten
     assert winograd.makes_filters(shape)
     seconds = {name: ALGORITHMS[name].patch_seconds(shape, None) for name in ("direct", "winograd")}
     assert min(seconds, key=seconds.__getitem__) == "winograd"
+
+
+@pytest.mark.parametrize(
+    ("images", "size", "extent", "best"),
+    [
+        ((32, 64), (1, 3, 3), (1, 56, 112), "winograd"),
+        ((64, 128), (3, 3, 3), (16, 24, 32), "winograd"),
+        # Few products for each voxel that is transformed, and for each filter.
+        ((8, 16), (3, 3, 3), (16, 32, 64), "direct"),
+        ((256, 512), (1, 3, 3), (1, 7, 14), "direct"),
+        ((320, 320), (3, 3, 3), (2, 4, 4), "direct"),
+    ],
+)
+def test_strided_layers_have_tiles_where_they_were_measured_to_be_faster(
+    images, size, extent, best
+):
+    z, y, x = (2 * n if taps > 1 else n for n, taps in zip(extent, size, strict=True))
+    stride = (1 if size[0] == 1 else 2, 2, 2)
+    shape = ConvShape(*images, size, ONE, stride, (z, y, x), extent, 1, PASSES[:1])
+    seconds = {name: ALGORITHMS[name].patch_seconds(shape, None) for name in ("direct", "winograd")}
+    assert min(seconds, key=seconds.__getitem__) == best
 
 
 @pytest.mark.parametrize(("extent", "lanes"), [(8, (16, 8, 4)), (12, (16,)), (20, ())])

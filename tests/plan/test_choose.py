@@ -191,13 +191,13 @@ def test_spectral_is_told_or_falls_back():
     ("conv", "size", "stride", "words"),
     [
         ("winograd", 5, 1, "5x5x5 filters; direct and spectral and fft do"),
-        ("winograd", 3, 2, "strides; direct and spectral do"),
+        ("winograd", 3, 3, "strides; direct does"),
         ("spectral", 2, 2, "2x2x2 filters with stride 2x2x2, of which each voxel meets one tap at most; direct does"),
         ("spectral", 1, 1, "1x1x1 filters with stride 1x1x1, of which each voxel meets one tap at most; "
                            "direct and fft do"),
         ("spectral", 35, 1, "35x35x35 filters with stride 1x1x1, whose taps no tile of 32 points holds; "
                             "direct and fft do"),
-        ("fft", 3, 2, "strides; direct and spectral do"),
+        ("fft", 3, 2, "strides; direct and winograd and spectral do"),
         ("fft", 2, 2, "strides; direct does"),
     ],
 )  # fmt: skip

@@ -168,6 +168,8 @@ def _left_to_others(shape: ConvShape, conv: AlgorithmName) -> str:
         what = f"inputs of {shape.inputs} channels" if shape.inputs > 1 else "inputs of one channel"
     elif refused or algorithm.told(shape):
         return ""
+    elif not algorithm.traits.tile_sizes:
+        what = "strides of dilated filters"
     elif max(shape.phases.size) == 1:
         what = f"{taps} filters with stride {stride}, of which each voxel meets one tap at most"
     else:

@@ -79,9 +79,8 @@ def flops_by_task(model: Model) -> Operations:
     count = len(model.samples) // model.microbatch
     found: Operations = defaultdict(float)
     for edge in convolutions(model.network):
-        layer = model.plan.layers[edge.name]
         for name, emitter in CONV_EMITTERS.items():
-            passes = [which for which in PASSES if layer.method(which).algorithm == name]
+            passes = [which for which in PASSES if layout.algorithm(edge, which) == name]
             if passes:
                 for task, flops in emitter.operations(layout, edge, passes, counted).items():
                     found[task] += count * flops

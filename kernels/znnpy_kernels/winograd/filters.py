@@ -52,7 +52,12 @@ from znnpy_kernels.simd.streaming_stores import stream
 from znnpy_kernels.simd.transpose import load_tile, scratch_tile, transpose_tile
 from znnpy_kernels.simd.vectors import load
 from znnpy_kernels.winograd.forms import FORMS, POINTS, TAPS, Axis, Triple, axes_of, name_of
-from znnpy_kernels.winograd.line_transforms import FILTER_FACTORS, SOURCE_ROWS, filter_line
+from znnpy_kernels.winograd.line_transforms import (
+    FILTER_FACTORS,
+    SOURCE_ROWS,
+    Line,
+    filter_line,
+)
 
 AT = words("source source_tap vectors target target_point scratch scratch_worker")
 EXCHANGED = words("source inputs outputs width apart target target_point scratch scratch_worker")
@@ -67,6 +72,7 @@ SCRATCH_FLOATS = (PLANE + TAPS**3 * TILE) // 4
 # From this step on, points lie an odd number of groups apart: in steps of whole pages, as 320 -> 320 channels have,
 # those that are written side by side would fall on one set of the caches.
 ODD_FROM = 4096
+Factors = tuple[tuple[float, ...], ...]
 
 
 def point_bytes(inputs: int, blocks: int) -> Any:
@@ -95,11 +101,17 @@ def plane_tap(b: ir.IRBuilder, deep: Axis, factors: Value, start: Value, step: V
 
 
 def plane_points(
-    b: ir.IRBuilder, form: Any, factors: Value, source: Value, steps: list[Value]
+    b: ir.IRBuilder,
+    form: Any,
+    factors: Value,
+    source: Value,
+    steps: list[Value],
+    line: Line = filter_line,
 ) -> Iterator[tuple[int, Value]]:
     """Emit one plane of points of the vector of filters at `source`, a few columns at a time; yield them by number.
 
-    Numbers count [x][y]. `factors`: of its taps along z; `steps`: bytes from tap to tap along z, y, x.
+    Numbers count [x][y]. `factors`: of its taps along z; `steps`: bytes from tap to tap along z, y, x;
+    `line`: to points along y and x.
     """
     deep, high, wide = axes_of(form)
 
@@ -110,65 +122,95 @@ def plane_points(
     taps = [[tap(y, x) for x in range(wide.taps)] for y in range(high.taps)]
     # Columns of the same sums together: all of them at once do not fit 16 registers.
     for columns in SOURCE_ROWS[wide.taps]:
-        rows = [filter_line(b, line) for line in taps]
+        rows = [line(b, row) for row in taps]
         for x in columns:
-            points = filter_line(b, [row[x] for row in rows])
+            points = line(b, [row[x] for row in rows])
             yield from enumerate(points, x * high.points)
 
 
-@intrinsic
-def _points_plane(
-    typingctx: Any,
-    form: Any,
-    factors: Any,
-    source: Any,
-    step_z: Any,
-    step_y: Any,
-    step_x: Any,
-    target: Any,
-    step: Any,
-) -> tuple[Signature, Any]:
-    """One plane of points of a vector of filters, [x][y], `step` bytes apart; `factors` of its taps along z."""
+def _points_plane_of(line: Line) -> Any:
+    """The intrinsic `(form, factors, source, step_z, step_y, step_x, target, step)`.
 
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
-        b, (_, factors, source, *steps, target, step) = builder, args
-        for number, value in plane_points(b, form, factors, source, steps):
-            place = b.add(target, b.mul(step, word(number)))
-            store_vector(b, value, float_pointer(b, place))
-        return context.get_dummy_value()
-
-    return types.void(form, factors, *[types.int64] * 6), codegen
-
-
-@inlined
-def _points_of_plane(
-    form: Any, depth: int, source: int, tap: int, vectors: int, target: int, point: int
-) -> None:
-    """Write plane `depth` of the points of vectors that lie one behind the other: [x][y][vector].
-
-    `tap`, `point`: bytes from one to the next.
+    One plane of points of a vector of filters, [x][y], `step` bytes apart; `factors` of its taps along z.
     """
-    row, plane = form.taps_x * tap, form.taps_y * form.taps_x * tap
-    for number in range(vectors):
-        here, there = source + number * VECTOR_BYTES, target + number * VECTOR_BYTES
-        _points_plane(form, FILTER_FACTORS[depth], here, plane, row, tap, there, point)
+
+    def points_plane(
+        typingctx: Any,
+        form: Any,
+        factors: Any,
+        source: Any,
+        step_z: Any,
+        step_y: Any,
+        step_x: Any,
+        target: Any,
+        step: Any,
+    ) -> tuple[Signature, Any]:
+        def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
+            b, (_, factors, source, *steps, target, step) = builder, args
+            for number, value in plane_points(b, form, factors, source, steps, line):
+                place = b.add(target, b.mul(step, word(number)))
+                store_vector(b, value, float_pointer(b, place))
+            return context.get_dummy_value()
+
+        return types.void(form, factors, *[types.int64] * 6), codegen
+
+    return intrinsic(points_plane)
 
 
-@inlined
-def _transformed(
-    form: Any, source: int, tap: int, vectors: int, plane: int, target: int, point: int
-) -> None:
-    """Write the points of vectors that lie one behind the other; `tap`, `point`: bytes from one to the next."""
-    columns = form.points_x * form.points_y
-    for first in range(0, vectors, GROUP):
-        count, here = min(GROUP, vectors - first), source + first * VECTOR_BYTES
-        for depth in range(form.points_z):
-            _points_of_plane(form, depth, here, tap, count, plane, SLOT)
-            into = target + depth * columns * point + first * VECTOR_BYTES
-            for column in range(columns):
-                for number in range(count):
-                    value = load(plane + column * SLOT + number * VECTOR_BYTES)
-                    stream(into + column * point + number * VECTOR_BYTES, value)
+def transformed_of(line: Line, factors: Factors) -> Any:
+    """The inlined `(form, source, tap, vectors, plane, target, point)`, whose points are `line`'s, `factors` along z.
+
+    Write the points of vectors that lie one behind the other; `tap`, `point`: bytes from one to the next.
+    """
+    points_plane = _points_plane_of(line)
+
+    @inlined
+    def points_of_plane(
+        form: Any, depth: int, source: int, tap: int, vectors: int, target: int, point: int
+    ) -> None:
+        """Write plane `depth` of the points of vectors that lie one behind the other: [x][y][vector]."""
+        row, plane = form.taps_x * tap, form.taps_y * form.taps_x * tap
+        for number in range(vectors):
+            here, there = source + number * VECTOR_BYTES, target + number * VECTOR_BYTES
+            points_plane(form, factors[depth], here, plane, row, tap, there, point)
+
+    @inlined
+    def transformed(
+        form: Any, source: int, tap: int, vectors: int, plane: int, target: int, point: int
+    ) -> None:
+        """Write the points of vectors that lie one behind the other."""
+        columns = form.points_x * form.points_y
+        for first in range(0, vectors, GROUP):
+            count, here = min(GROUP, vectors - first), source + first * VECTOR_BYTES
+            for depth in range(form.points_z):
+                points_of_plane(form, depth, here, tap, count, plane, SLOT)
+                into = target + depth * columns * point + first * VECTOR_BYTES
+                for column in range(columns):
+                    for number in range(count):
+                        value = load(plane + column * SLOT + number * VECTOR_BYTES)
+                        stream(into + column * point + number * VECTOR_BYTES, value)
+
+    return transformed
+
+
+def writing_of(transformed: Any) -> Any:
+    """The inlined `(form, args, worker)` that writes the points of some vectors of filters as they lie."""
+
+    @inlined
+    def write(form: Any, args: Any, worker: int) -> None:
+        """Write the points of some vectors of filters. Words: see the module."""
+        plane = args[AT.scratch] + 4 * worker * args[AT.scratch_worker]
+        tap, point = 4 * args[AT.source_tap], 4 * args[AT.target_point]
+        transformed(form, args[AT.source], tap, args[AT.vectors], plane, args[AT.target], point)
+        # Streaming stores are not ordered by the release that ends a task: only a fence makes them visible to the
+        # next one.
+        fence_seq_cst()
+
+    return write
+
+
+_transformed = transformed_of(filter_line, FILTER_FACTORS)
+_write = writing_of(_transformed)
 
 
 def _filters(taps: Triple) -> Kernel:
@@ -178,12 +220,7 @@ def _filters(taps: Triple) -> Kernel:
     @kernel(AT, name=f"winograd_filters{name_of(taps)}")
     def winograd_filters(args: Any, worker: int) -> None:
         """Write the points of some vectors of filters. Words: see the module."""
-        plane = args[AT.scratch] + 4 * worker * args[AT.scratch_worker]
-        tap, point = 4 * args[AT.source_tap], 4 * args[AT.target_point]
-        _transformed(form, args[AT.source], tap, args[AT.vectors], plane, args[AT.target], point)
-        # Streaming stores are not ordered by the release that ends a task: only a fence makes them visible to the
-        # next one.
-        fence_seq_cst()
+        _write(form, args, worker)
 
     return winograd_filters
 

@@ -36,10 +36,14 @@ def _form(taps: Triple) -> Any:
     Numba types it by its class. So intrinsics know the form while they make code (`axes_of`), and helpers that
     kernels give it to find its numbers as constants.
     """
-    axes = tuple(_AXES[number] for number in taps)
-    names = [f"{name}_{axis}" for name in Axis._fields for axis in "zyx"]
+    return form_of(f"Form{name_of(taps)}", tuple(_AXES[number] for number in taps))
+
+
+def form_of(name: str, axes: tuple[Axis, ...]) -> Any:
+    """Return a form of these axes z, y, x, of a class of its own of this name."""
+    names = [f"{field}_{axis}" for field in Axis._fields for axis in "zyx"]
     named: Any = namedtuple  # whose names mypy would have to know
-    made = named(f"Form{name_of(taps)}", names)
+    made = named(name, names)
     made.axes = axes
     return made(*(number for numbers in zip(*axes, strict=True) for number in numbers))
 

@@ -246,7 +246,7 @@ def asking_for_lines_of(*, write: bool = False) -> Any:
 
         def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
             b, (_, source, step_y) = builder, args
-            rows = _near_rows(b, source, step_y, high.new)
+            rows = near_rows(b, source, step_y, high.new)
             for row, by in product(rows, range(0, wide.new * VECTOR_BYTES, LINE_BYTES)):
                 prefetch(b, b.add(row, word(by)), write=write, level=1)
             return context.get_dummy_value()
@@ -277,7 +277,7 @@ def source_plane_of(axes: tuple[int, int], dense: int = 0) -> Any:
         def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
             b, (_, source, step_row, step_column, target, step) = builder, args
             if dense:
-                rows, target = _near_rows(b, source, step_row, high.points), _kept(b, target)
+                rows, target = near_rows(b, source, step_row, high.points), _kept(b, target)
                 along = [word(x * VECTOR_BYTES) for x in range(wide.points)]
                 step = dense
             else:
@@ -322,7 +322,7 @@ def _dense_plane_of(step: int, line: Line, count: Callable[[Axis], int]) -> Any:
 
         def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
             b, (_, source, step_y, target) = builder, args
-            rows, target = _near_rows(b, source, step_y, count(high)), _kept(b, target)
+            rows, target = near_rows(b, source, step_y, count(high)), _kept(b, target)
 
             def row(y: int) -> list[Value]:
                 return [
@@ -355,7 +355,7 @@ def stepped_plane_of(line: Line, count: Callable[[Axis], int]) -> Any:
 
         def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
             b, (_, source, step_y, target, step) = builder, args
-            rows, step = _near_rows(b, source, step_y, count(high)), _kept(b, step)
+            rows, step = near_rows(b, source, step_y, count(high)), _kept(b, step)
             further, number = _kept(b, b.mul(step, word(3))), 0
 
             def column(x: int) -> list[Value]:
@@ -374,7 +374,7 @@ def stepped_plane_of(line: Line, count: Callable[[Axis], int]) -> Any:
     return intrinsic(stepped_plane)
 
 
-def _near_rows(b: ir.IRBuilder, start: Value, step: Value, count: int) -> list[Value]:
+def near_rows(b: ir.IRBuilder, start: Value, step: Value, count: int) -> list[Value]:
     """Return the addresses of rows, each a register and a multiple of the step that x86 has in its addresses."""
     step = _kept(b, step)
     starts = [_kept(b, b.add(start, b.mul(step, word(row)))) for row in range(0, count, 3)]
@@ -437,12 +437,14 @@ def _added(b: ir.IRBuilder, sums: list[Value], places: list[Value]) -> list[Valu
     return [b.fadd(load_vector(b, place), it) for it, place in zip(sums, places, strict=True)]
 
 
-def target_plane_of(at: Any, axes: tuple[int, int] = (0, 2), dense: int = 0) -> Any:
+def target_plane_of(
+    at: Any, axes: tuple[int, int] = (0, 2), dense: int = 0, line: Line = target_line
+) -> Any:
     """The intrinsic `(form, arguments, bias, values, values_row, source, step, target, step_row, step_column)`.
 
     New outputs along both `axes` of a plane of vectors `step` bytes from each other, in the order of filters' points
     (z, x, y), with the epilogue of `direct.epilogue`; `at`: the kernel's words, `bias`: address of a vector, `values`:
-    of y, whose columns lie as far from each other as the target's.
+    of y, whose columns lie as far from each other as the target's. `line` transforms back along an axis.
     """
 
     def target_plane(
@@ -484,7 +486,7 @@ def target_plane_of(at: Any, axes: tuple[int, int] = (0, 2), dense: int = 0) -> 
                     return [float_pointer(b, b.add(row, by)) for row in rows for by in along]
 
                 where = places(target, step_row)
-                sums = _rows(b, target_line, made, wide.points, column)
+                sums = _rows(b, line, made, wide.points, column)
                 adding = b.icmp_signed("!=", field("accumulate"), word(0))
                 done = finished(
                     b,

@@ -90,10 +90,33 @@ products, grown_products = _products_of(False), _products_of(True)
 def _over_inputs(
     b: ir.IRBuilder, vectors: int, rows: int, words: list[Value], grown: bool, early: AskedLines
 ) -> None:
-    source, source_block, filters, blocks, last, target, target_block = words
-    starts = [float_pointer(b, b.add(target, b.mul(target_block, word(j)))) for j in range(vectors)]
-    places = [moved(b, start, row * LANES) for row in range(rows) for start in starts]
+    *own, target, target_block = words
+    places = sum_places(b, vectors, rows, target, target_block)
+    before = [load_vector(b, place) if grown else ZERO_VECTOR for place in places]
+    sums = summed(b, vectors, rows, own, early, before)
+    # Written when all is read: targets may be the place of the sources (`room`).
+    for value, place in zip(sums, places, strict=True):
+        store_vector(b, value, place)
 
+
+def sum_places(
+    b: ir.IRBuilder, vectors: int, rows: int, target: Value, target_block: Value
+) -> list[Value]:
+    """Return the places of the sums of a register block: those of a row one after the other."""
+    starts = [float_pointer(b, b.add(target, b.mul(target_block, word(j)))) for j in range(vectors)]
+    return [moved(b, start, row * LANES) for row in range(rows) for start in starts]
+
+
+def summed(
+    b: ir.IRBuilder,
+    vectors: int,
+    rows: int,
+    words: list[Value],
+    early: AskedLines,
+    before: list[Value],
+) -> list[Value]:
+    """Return the sums of a register block after all inputs, which were `before`; words as those of `products`."""
+    source, source_block, filters, blocks, last = words
     # Vectors that lie side by side, input by input: pairs, and a last one alone.
     widths = [PAIR, vectors - PAIR] if vectors > PAIR else [vectors]
 
@@ -119,16 +142,12 @@ def _over_inputs(
         ]
         return [moved(b, scalars, 1), *further, *asked, *new]
 
-    before = [load_vector(b, place) if grown else ZERO_VECTOR for place in places]
     # Two loops, blocks and their channels, as channels of a block lie side by side and blocks far apart.
     inputs = b.add(b.mul(b.sub(blocks, word(1)), word(LANES)), last)
     behind = [b.mul(inputs, word(PAIR * VECTOR_BYTES * number)) for number in range(len(widths))]
     filters = [float_pointer(b, b.add(filters, by)) for by in behind]
     carried = [source, *filters, *early.starts, *before]
-    sums = counted_loop(b, blocks, carried, block)[-len(before) :]
-    # Written when all is read: targets may be the place of the sources (`room`).
-    for value, place in zip(sums, places, strict=True):
-        store_vector(b, value, place)
+    return counted_loop(b, blocks, carried, block)[-len(before) :]
 
 
 def odd_bytes(vectors: int) -> int:

@@ -30,7 +30,7 @@ def without_gaps(points: Any, inputs: int, outputs: int) -> Any:
     return rows[:, :floats].reshape(-1)
 
 
-def points_of(filters: Any) -> Any:
+def points_of(filters: Any, kernels: Any = FILTERS) -> Any:
     """Filters as `winograd` reads them, by the kernel."""
     outputs, inputs, *taps = filters.shape
     packed, blocks = pack_filters(filters), -(-outputs // LANES)
@@ -39,7 +39,7 @@ def points_of(filters: Any) -> Any:
     for vectors in output_groups(outputs):
         for first in range(0, inputs, LANES):
             count = min(LANES, inputs - first) * vectors
-            FILTERS[tuple(taps)].run(
+            kernels[tuple(taps)].run(
                 source=packed[start:],
                 source_tap=count * LANES,
                 vectors=count,

@@ -27,7 +27,7 @@ CONV_EMITTERS: Mapping[AlgorithmName, ConvEmitter] = {
 
 def emitter_of(build: Build, edge: Edge, which: PassName) -> ConvEmitter:
     """Return the algorithm that declares the tasks of one pass of a conv edge."""
-    return CONV_EMITTERS[build.layout.plan.layers[edge.name].method(which).algorithm]
+    return CONV_EMITTERS[build.layout.algorithm(edge, which)]
 
 
 def _parts(build: Build, edge: Edge) -> list[tuple[Build, Edge, Band | None]]:
@@ -67,9 +67,10 @@ def updates_at_once(step: Step, build: Build, edge: Edge) -> bool:
 
 def derive(step: Step, build: Build, edge: Edge) -> None:
     """Declare what the passes need derived from filters, computed anew after each update."""
-    layer = build.layout.plan.layers[edge.name]
     # Weight gradients read no filters.
-    used = {layer.forward, layer.gradient} if edge.name in build.maps.backward else {layer.forward}
+    reading: tuple[PassName, ...] = ("forward", "gradient")
+    reading = reading if edge.name in build.maps.backward else reading[:1]
+    used = {build.layout.algorithm(edge, which) for which in reading}
     for name, emitter in CONV_EMITTERS.items():
         if name in used:
             for own, part, _ in _parts(build, edge):

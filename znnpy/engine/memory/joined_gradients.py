@@ -11,6 +11,7 @@ from znnpy.engine.memory.layout import Layout
 from znnpy.engine.memory.winners import is_plain
 from znnpy.layers.edges import edge_kind
 from znnpy.network.types import ONCE, Edge, Node
+from znnpy.plan import PassName
 from znnpy.plan.algorithms.winograd_tiles import tile_count
 
 FEWEST_TILES = 512
@@ -19,9 +20,10 @@ FEWEST_TILES = 512
 
 def joins(layout: Layout, edge: Edge) -> bool:
     """Return whether data and weight gradient go in the same tasks where both are wanted."""
-    layer, shape = layout.plan.layers[edge.name], layout.conv_shape(edge)
-    planned = layer.gradient == layer.weight == "winograd" and edge.learn
-    planned = planned and all(layout.takes_joined(edge, it) for it in ("gradient", "weight"))
+    back: tuple[PassName, ...] = ("gradient", "weight")
+    shape, planned = layout.conv_shape(edge), edge.learn
+    planned = planned and all(layout.algorithm(edge, it) == "winograd" for it in back)
+    planned = planned and all(layout.takes_joined(edge, it) for it in back)
     if not planned or layout.bands(edge) or layout.folded(edge):
         return False
     if layout.lanes(edge.source) == 1:

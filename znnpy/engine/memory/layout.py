@@ -17,7 +17,16 @@ from znnpy.layers.edges import edge_kind
 from znnpy.layers.types import BARE, ONCE, BorderName, Sides
 from znnpy.layers.windows import sides
 from znnpy.network.types import Edge, Network, Triple
-from znnpy.plan import ALGORITHMS, PASSES, ConvShape, Grain, PassName, Plan, cut_axis
+from znnpy.plan import (
+    ALGORITHMS,
+    PASSES,
+    AlgorithmName,
+    ConvShape,
+    Grain,
+    PassName,
+    Plan,
+    cut_axis,
+)
 from znnpy.plan.algorithms import Traits
 from znnpy.plan.algorithms.winograd import MARCH_KNOWN
 from znnpy.plan.choose import planned_seconds
@@ -283,7 +292,13 @@ class Layout:
 
     def traits(self, edge: Edge, which: PassName) -> Traits:
         """Return the abilities of the algorithm that computes one pass of a conv edge."""
-        return ALGORITHMS[self.plan.layers[edge.name].method(which).algorithm].traits
+        return ALGORITHMS[self.algorithm(edge, which)].traits
+
+    def algorithm(self, edge: Edge, which: PassName) -> AlgorithmName:
+        """Return the algorithm that computes one pass of a conv edge: the planned one, or one that it leaves it to."""
+        planned = self.plan.layers[edge.name].method(which).algorithm
+        strided = which != "forward" and max(edge.stride) > 1
+        return (strided and ALGORITHMS[planned].traits.strided_back) or planned
 
     def contributed(self, edge: Edge) -> int:
         """Return how many channels an edge brings to its target."""

@@ -15,9 +15,11 @@ from znnpy_kernels.winograd.flat import TAPS_OF_PLANES
 from znnpy_kernels.winograd.lines import TAPS_OF_LINES
 
 from znnpy.network.types import ONCE, Triple
+from znnpy.plan.algorithms.direct import direct_seconds
 from znnpy.plan.algorithms.protocol import Traits
 from znnpy.plan.algorithms.winograd_gradients import gradient_costs
 from znnpy.plan.algorithms.winograd_shallow import flat_of, is_shallow, shallow_products
+from znnpy.plan.algorithms.winograd_strided import is_strided, strided_seconds, takes
 from znnpy.plan.algorithms.winograd_tiles import (
     POINTS,
     lattice_steps,
@@ -28,10 +30,10 @@ from znnpy.plan.algorithms.winograd_tiles import (
 from znnpy.plan.algorithms.winograd_tiles import between_planar as between_planar
 from znnpy.plan.algorithms.winograd_tiles import blocks_of as _blocks
 from znnpy.plan.algorithms.winograd_tiles import planar_seconds as _planar_seconds
+from znnpy.plan.algorithms.winograd_tiles import points_bytes as points_bytes
 from znnpy.plan.algorithms.winograd_tiles import refusal as refusal
 from znnpy.plan.algorithms.winograd_tiles import tiles_by_axis as _tiles
 from znnpy.plan.algorithms.winograd_tiles import transform_share as _share
-from znnpy.plan.algorithms.winograd_tiles import whole_lanes as _lanes
 from znnpy.plan.cost import LANES_COUNTED, ConvShape
 from znnpy.plan.tiles import lattices
 from znnpy.plan.types import MARCHES, PASSES, Method, PartSeconds
@@ -80,18 +82,19 @@ traits = Traits(
     bands=True,
     adds=True,
     marches=True,
+    strided_back="direct",
 )
 
 
 def told(shape: ConvShape) -> list[Method]:
-    """Return the one method."""
-    return [METHOD]
+    """Return the one method; none for dilated filters with a stride."""
+    return [METHOD] if takes(shape) or not is_strided(shape) else []
 
 
 def candidates(shape: ConvShape, march_known: bool = MARCH_KNOWN) -> list[Method]:
     """Return the one method, or one for each march where the layer has both and which is faster is not known."""
-    if march_known or not _marches_differ(shape):
-        return [METHOD]
+    if is_strided(shape) or march_known or not _marches_differ(shape):
+        return told(shape)
     return [Method("winograd", march=it) for it in MARCHES]
 
 
@@ -108,8 +111,8 @@ def _marches_differ(shape: ConvShape) -> bool:
 
 
 def patch_methods(shape: ConvShape, most_seconds: float) -> list[Method]:
-    """Return the one method."""
-    return [METHOD]
+    """Return the one method; none for dilated filters with a stride."""
+    return told(shape)
 
 
 def backward_shape(shape: ConvShape) -> ConvShape:
@@ -196,11 +199,6 @@ def panel_parts(shape: ConvShape, tiles: int) -> tuple[int, int]:
     return found, max(wanted, SUMS_BYTES * found // point)
 
 
-def points_bytes(shape: ConvShape) -> float:
-    """Return the bytes of the filters transformed for a forward pass."""
-    return 4.0 * points_of_tile(shape.size) * shape.inputs * _lanes(shape.outputs)
-
-
 def _reading_seconds(shape: ConvShape) -> float:
     """Return the seconds to read all transformed filters once."""
     bytes_ = points_bytes(shape)
@@ -224,6 +222,13 @@ def winograd_seconds(shape: ConvShape) -> float:
 
 def costs(shape: ConvShape, tile: Triple | None) -> PartSeconds:
     """Return the estimated seconds on one core by pass; in training with the transforms of filters."""
+    if is_strided(shape):
+        forward = strided_seconds(shape) + _changed_seconds(shape)
+        return {
+            "forward": forward,
+            "gradient": direct_seconds(shape, "gradient"),
+            "weight": direct_seconds(shape, "weight"),
+        }
     backward = backward_shape(shape)
     return {
         "forward": _forward_seconds(shape) + _making_seconds(shape),
@@ -235,6 +240,8 @@ def costs(shape: ConvShape, tile: Triple | None) -> PartSeconds:
 def filter_bytes(shape: ConvShape) -> float:
     """Return the bytes of transformed filters that a forward pass makes beforehand; 0 if it makes them on the way."""
     changing = replace(shape, passes=PASSES)
+    if is_strided(shape):
+        return points_bytes(shape)
     if is_shallow(shape):
         return 0.0
     return 0.0 if is_staged(changing) and makes_filters(changing) else points_bytes(shape)
@@ -242,7 +249,7 @@ def filter_bytes(shape: ConvShape) -> float:
 
 def patch_seconds(shape: ConvShape, tile: Triple | None) -> float:
     """Return the seconds of a forward pass."""
-    return _forward_seconds(shape)
+    return strided_seconds(shape) if is_strided(shape) else _forward_seconds(shape)
 
 
 def _forward_seconds(shape: ConvShape) -> float:

@@ -19,11 +19,20 @@ SHARES = {3: 1.0, 2: 1 / 6, 1: 1 / 18}
 
 
 def refusal(size: Triple, stride: Triple) -> str:
-    """Refuse sizes other than one and three taps an axis, and strides above 1."""
+    """Refuse sizes other than one and three taps an axis, and strides but those of two along all axes of three taps."""
     taken = max(size) > 1 and all(taps in POINTS for taps in size)
-    return stride_refusal(stride) or (
+    return strided_refusal(size, stride) or (
         "" if taken else "winograd takes filters of three taps along some axes and one along others"
     )
+
+
+STRIDES: dict[Triple, Triple] = {(3, 3, 3): (2, 2, 2), (1, 3, 3): (1, 2, 2)}
+"""Of layers whose voxels have phases (`winograd_strided`), by the taps of their filters."""
+
+
+def strided_refusal(size: Triple, stride: Triple) -> str:
+    """Refuse strides, but for those of two along all axes of three taps."""
+    return "" if STRIDES.get(size) == stride else stride_refusal(stride)
 
 
 def between_planar(shape: ConvShape) -> tuple[PassName, ...]:
@@ -84,3 +93,8 @@ def planar_seconds(shape: ConvShape, rates: tuple[float, float, float]) -> float
     source, target, pair = rates
     tile = shape.inputs * source + shape.outputs * target + shape.inputs * shape.outputs * pair
     return shape.batch * tile_count(shape) * transform_share(shape) * tile
+
+
+def points_bytes(shape: ConvShape) -> float:
+    """Return the bytes of the filters transformed for a forward pass."""
+    return 4.0 * points_of_tile(shape.size) * shape.inputs * whole_lanes(shape.outputs)

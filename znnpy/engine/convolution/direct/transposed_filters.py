@@ -36,11 +36,11 @@ def _reads_transposed(build: Build, edge: Edge) -> Pass | None:
     if edge.kind == "conv_transpose":
         # Those of a planar target are packed for the convolution that reads it.
         return Pass.FORWARD if build.layout.lanes(edge.target) > 1 else None
-    layer = build.layout.plan.layers[edge.name]
     # A planar target has its lanes over inputs, so that filters are read the other way round.
-    if layer.forward == "direct" and build.layout.lanes(edge.target) == 1:
+    if build.layout.algorithm(edge, "forward") == "direct" and build.layout.lanes(edge.target) == 1:
         return Pass.FORWARD
-    back = edge.name in build.maps.backward and layer.gradient == "direct"
+    planned = build.layout.algorithm(edge, "gradient") == "direct"
+    back = edge.name in build.maps.backward and planned
     back = back and not fully_connected.takes(build, edge)
     return Pass.BACKWARD if back and build.layout.lanes(edge.source) > 1 else None
 

@@ -22,6 +22,11 @@ from znnpy.plan import ConvShape, PassName
 from znnpy.plan.algorithms.winograd import backward_shape
 from znnpy.plan.algorithms.winograd_gradients import is_joint
 from znnpy.plan.algorithms.winograd_shallow import flat_of, is_shallow, shallow_flops
+from znnpy.plan.algorithms.winograd_strided import (
+    is_strided,
+    strided_products,
+    strided_transforms,
+)
 from znnpy.plan.algorithms.winograd_tiles import NEW, points_of_tile, tile_count
 
 # Of a line's transform: 2 for each of its coefficients. They decide no plan, only rates in reports.
@@ -48,6 +53,8 @@ def operations(
 ) -> Operations:
     """Return the operations of the tiles of each pass, and of the filters that it transforms."""
     whole, found = layout.conv_shape(edge), Operations()
+    if is_strided(whole):
+        return _of_strided(whole, edge)
     # What learns first has no data gradient, which one task could make as well.
     inner = edge.source in trained_nodes(layout.network)
     joined = {"gradient", "weight"} <= set(passes) and inner and joins(layout, edge)
@@ -78,6 +85,17 @@ def operations(
     if joined:
         _join(found, edge)
     return found
+
+
+def _of_strided(shape: ConvShape, edge: Edge) -> Operations:
+    """Return the operations of a strided layer's forward pass, the only one that has tiles."""
+    bands, shape = len(shape.bands) or 1, shape.band
+    own, filters = Identity(edge.name, Pass.FORWARD, Part.WINOGRAD), sum(_lines(shape.size, 3))
+    made = shape.inputs * shape.outputs * FILTER_FLOPS * filters
+    return {
+        own: (strided_products(shape) + strided_transforms(shape)) * bands,
+        own._replace(part=Part.FILTER_POINTS): float(made * bands),
+    }
 
 
 def _sums_points(layout: Layout, edge: Edge, shape: ConvShape) -> bool:

@@ -10,6 +10,7 @@ from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.winograd.filters import EXCHANGING, FILTERS, SCRATCH_FLOATS, point_bytes
 from znnpy_kernels.winograd.forms import FORMS
 from znnpy_kernels.winograd.panel_filters import PAIR
+from znnpy_kernels.winograd.strided import STRIDED_FILTERS
 
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.layout import Layout
@@ -17,10 +18,11 @@ from znnpy.engine.memory.regions import Buffer, Name, Use
 from znnpy.engine.tasks.buffer_sharing import join
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
-from znnpy.network.types import Edge
+from znnpy.network.types import ONCE, Edge
 from znnpy.plan import PASSES, ConvShape
 from znnpy.plan.algorithms.winograd import FILTER_RATE, backward_shape, is_staged, makes_filters
 from znnpy.plan.algorithms.winograd_shallow import is_shallow
+from znnpy.plan.algorithms.winograd_strided import is_strided
 from znnpy.plan.algorithms.winograd_tiles import points_of_tile, tile_count
 from znnpy.plan.cost import LANES_COUNTED
 
@@ -31,12 +33,13 @@ SET_TILES = 64
 
 def derive(step: Step, build: Build, edge: Edge) -> None:
     """Declare the transformed filters of the passes that run by this algorithm, where they are kept."""
+    layer, shape = build.layout.plan.layers[edge.name], build.layout.conv_shape(edge)
     if build.layout.filters_pass:
         return
-    layer, shape = build.layout.plan.layers[edge.name], build.layout.conv_shape(edge)
     if layer.forward == "winograd" and not on_the_way(build.layout, shape):
         _derive(step, build, edge, backward=False)
-    backward = layer.gradient == "winograd" and edge.name in build.maps.backward
+    planned = build.layout.algorithm(edge, "gradient") == "winograd"
+    backward = planned and edge.name in build.maps.backward
     if backward and not on_the_way(build.layout, backward_shape(shape)):
         _derive(step, build, edge, backward=True)
 
@@ -52,6 +55,8 @@ def on_the_way(layout: Layout, shape: ConvShape) -> bool:
 
     Of shallow images always.
     """
+    if is_strided(shape):
+        return False
     if is_shallow(shape):
         return True
     seen = _remade(shape, changing=layout.filters_pass)
@@ -98,8 +103,9 @@ def _transform(
         **build.worker_scratch(SCRATCH_FLOATS),
     }
     serves = Pass.BACKWARD if backward else Pass.FORWARD
+    as_they_lie = FILTERS if edge.stride == ONCE else STRIDED_FILTERS
     step.add_calls(
-        (EXCHANGING if backward else FILTERS)[edge.size],
+        (EXCHANGING if backward else as_they_lie)[edge.size],
         range(len(runs)),
         lambda number: {
             **words,

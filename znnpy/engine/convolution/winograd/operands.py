@@ -82,8 +82,9 @@ class Ends:
         # Three taps reach two dilations beyond the first.
         reach = (self.edge.size[axis] - 1) * self.dilation[axis]
         if not self.backward:
-            before = unframed(self.build, self.edge)[axis]
-            return max(0, first - before), min(self.source.shape[axis], last - before + reach)
+            before, apart = unframed(self.build, self.edge)[axis], self.edge.stride[axis]
+            end = (last - 1) * apart + 1 - before + reach
+            return max(0, first * apart - before), min(self.source.shape[axis], end)
         before = firsts(self.build.layout.cropped(self.edge))[axis]
         return max(0, first + before - reach), min(self.source.shape[axis], last + before)
 

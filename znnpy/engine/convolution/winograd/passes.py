@@ -21,6 +21,7 @@ from znnpy.engine.convolution.winograd.marches import spreads
 from znnpy.engine.convolution.winograd.operands import Ends, Finish, strands
 from znnpy.engine.convolution.winograd.slab_kernels import makes_both, slab_kernel
 from znnpy.engine.convolution.winograd.stages import emit_staged
+from znnpy.engine.convolution.winograd.strided import emit_strided
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.joined_gradients import applied_backward
 from znnpy.engine.memory.regions import Buffer
@@ -34,6 +35,7 @@ from znnpy.plan import ConvShape
 from znnpy.plan.algorithms.winograd import backward_shape, refusal, winograd_seconds
 from znnpy.plan.algorithms.winograd_gradients import most_ranges, range_count, weight_seconds
 from znnpy.plan.algorithms.winograd_shallow import flat_edge, flat_of, is_shallow
+from znnpy.plan.algorithms.winograd_strided import is_strided, takes
 from znnpy.plan.algorithms.winograd_tiles import new_voxels
 from znnpy.plan.partition import Cut, light_ranges, ranges, within
 
@@ -45,7 +47,11 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
     """
     source, target = build.seen(edge), build.maps.contributions[edge.name]
     shape, node = shape_of(build, edge, source, target), applied_forward(build.layout, edge)
-    _emit(step, Ends(build, edge, source, target, shape, node, backward=False))
+    ends = Ends(build, edge, source, target, shape, node, backward=False)
+    if is_strided(shape):
+        emit_strided(step, ends, made(step, build, edge, backward=False))
+    else:
+        _emit(step, ends)
 
 
 def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
@@ -124,6 +130,10 @@ def shape_of(build: Build, edge: Edge, source: Tensor, target: Tensor) -> ConvSh
     shape = build.layout.conv_shape(edge)
     if why := refusal(shape.size, shape.stride):
         raise PlanError(f"{edge.name}: {why}")
+    if is_strided(shape) and not takes(shape):
+        raise PlanError(
+            f"{edge.name}: dilated filters with a stride run by direct and spectral only"
+        )
     if source.lanes != target.lanes:
         raise PlanError(
             f"{edge.name}: winograd runs between blocks of channels, or planar ones at both ends"

@@ -1,0 +1,70 @@
+"""Plan of Winograd's minimal filtering of layers of three taps with strides of two: the forward pass alone.
+
+Their data gradients and weight gradients are those of direct convolution.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from znnpy.network.types import ONCE
+from znnpy.plan.algorithms.winograd_tiles import (
+    NEW,
+    blocks_of,
+    points_bytes,
+    strided_refusal,
+    tile_count,
+)
+from znnpy.plan.cost import LANES_COUNTED, ConvShape
+
+SEEN = 2 * NEW + 1
+"""Voxels of a tile along a strided axis, for each of which there is a product; sums are `SUMS`."""
+SUMS = NEW + 1
+# Of a line's transform: 2 for each coefficient that is not 0.
+VOXEL_FLOPS, SUM_FLOPS = 2 * 24, 2 * 14
+# Of one core, on the scale of large patches (`direct.PATCH_RATE`).
+PRODUCT_RATE = 165e9  # flop/s
+# Of LANES_COUNTED channels: of a voxel, by the axes that are transformed, and of a sum. Cubes leave the near caches.
+VOXEL_SECONDS, SUM_SECONDS = {2: 1.7e-9, 3: 3.9e-9}, 2.1e-9
+# Tiles that share their reading of the filters, by the same; bytes/s of filters that take more bytes than FAR_BYTES.
+# Others are hidden behind products, which ask for them.
+GROUP = {2: 24, 3: 12}
+READING_RATE, FAR_BYTES = 24e9, 1 << 23
+
+
+def is_strided(shape: ConvShape) -> bool:
+    """Return whether a layer has a stride."""
+    return max(shape.stride) > 1
+
+
+def takes(shape: ConvShape) -> bool:
+    """Return whether a strided layer has tiles; with dilation it has none."""
+    return shape.dilation == ONCE and not strided_refusal(shape.size, shape.stride)
+
+
+def strided_products(shape: ConvShape) -> float:
+    """Return the operations of the products of all tiles."""
+    seen = prod(SEEN if taps > 1 else 1 for taps in shape.size)
+    return 2.0 * shape.batch * tile_count(shape) * seen * shape.inputs * shape.outputs
+
+
+def strided_transforms(shape: ConvShape) -> float:
+    """Return the operations of the transforms of voxels and of sums, of all tiles."""
+    # Later axes have as many lines of voxels, and fewer of sums, as outputs replace these.
+    axes = sum(taps > 1 for taps in shape.size)
+    voxels = axes * SEEN ** (axes - 1) * VOXEL_FLOPS
+    sums = sum(SUMS ** (axes - 1 - axis) * NEW**axis for axis in range(axes)) * SUM_FLOPS
+    tiles = shape.batch * tile_count(shape)
+    return float(tiles * (shape.inputs * voxels + shape.outputs * sums))
+
+
+def strided_seconds(shape: ConvShape) -> float:
+    """Return the seconds of the forward pass on one core, without the transforms of filters."""
+    axes = sum(taps > 1 for taps in shape.size)
+    tiles, (rows, columns) = tile_count(shape), blocks_of(shape)
+    products = columns * LANES_COUNTED / shape.outputs * strided_products(shape) / PRODUCT_RATE
+    transforms = rows * float(SEEN**axes) * VOXEL_SECONDS[axes]
+    transforms += columns * float(SUMS**axes) * SUM_SECONDS
+    bytes_ = points_bytes(shape)
+    read = -(-tiles // GROUP[axes]) * bytes_ if bytes_ > FAR_BYTES else 0.0
+    return products + shape.batch * (tiles * transforms + read / READING_RATE)
