@@ -74,7 +74,7 @@ class MemoryPlan:
     without it. `kernels`: of all graphs of a single microbatch, and of `tasks`. `elementwise`: estimated seconds on one
     core of what an update does beside convolutions. `tasks`: those of all graphs, or of the main one and of derived
     filters, if they were to be kept and can be. `connected`: of a plan that was kept by another process, the graphs
-    that came of its tasks.
+    that came of its tasks. `in_runs`: whether the runs by which it was made are those of the main graph.
     """
 
     layout: Layout
@@ -88,6 +88,7 @@ class MemoryPlan:
     elementwise: float
     tasks: PlannedTasks | None = None
     connected: Connected | None = None
+    in_runs: bool = False
 
     @property
     def arena(self) -> int:
@@ -112,11 +113,14 @@ class _OneMicrobatch:
     kept: Sharing
     room: int | None
     tasks: PlannedTasks | None
+    in_runs: bool
+    """Whether its runs are those of the layout's main graph."""
 
     @classmethod
     def of(cls, layout: Layout, settings: Settings, *, keep: bool = False) -> _OneMicrobatch:
         """Declare the first microbatch of a layout; the others are alike. `keep`: its tasks, if there is but one."""
-        keep = keep and len(layout.numbers) == 1 and not settings.party
+        single = len(layout.numbers) == 1 and not settings.party
+        keep = keep and single
         arena = Arena(apart=keep)
         # Slots and staging are reserved for all microbatches, but the tasks of one are enough: the
         # others have as many.
@@ -144,7 +148,7 @@ class _OneMicrobatch:
             room = (settings.max_memory - uses.total()) // layout.replicas - own.total()
         return cls(
             layout, build, step, kernels, uses, own, _share(arena, runs, layout, room), room,
-            tasks.in_runs(main, runs) if tasks and arena.tells else None,
+            tasks.in_runs(main, runs) if tasks and arena.tells else None, single and arena.tells,
         )  # fmt: skip
 
     def graph(self, settings: Settings, seconds: Callable[[Declared], float]) -> TaskGraph:
@@ -191,6 +195,7 @@ class _OneMicrobatch:
                 if task.what.kind in ELEMENTWISE
             ),
             None if sharing.again else self.tasks,
+            in_runs=self.in_runs and not sharing.again,
         )
 
 
@@ -393,8 +398,12 @@ def _declared(plan: MemoryPlan, settings: Settings) -> Sequence[Sequence[Declare
     """Return the tasks of an even and an odd update, or of a forward pass, without memory."""
     build, name = _without_memory(plan, settings), "update" if plan.layout.training else "forward"
     steps = declare(name, build, settings, settings.exchange)
-    workers = plan.layout.sharers
-    runs = [in_runs(gated(tasks, plan.sharing), workers) for tasks in steps]
+    workers, sharing = plan.layout.sharers, plan.sharing
+    # As `Graphs` has them, tasks by tasks: costs of those that ran are told for these.
+    if plan.in_runs:
+        runs = [gated(in_runs(tasks, workers), sharing) for tasks in steps]
+    else:
+        runs = [in_runs(gated(tasks, sharing), workers) for tasks in steps]
     return all_steps(build, runs, name)
 
 
