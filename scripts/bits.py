@@ -1,22 +1,27 @@
 """Digests of weights after some updates and of predictions, for fixed plans: what a change must keep.
 
     python scripts/bits.py [--updates 50] > before.txt      # then change the code, and again: diff
+    python scripts/bits.py --updates 4 --threads 1 3 64 --policy fifo random       # exits with 1 where bits differ
 
 Each line is a network, the algorithm of all its layers that take it (others run by direct
 convolution), and two digests. Seeds, data and plans are fixed, so the lines differ only where the code
-computes other bits: on the same CPU and versions they are what they were.
+computes other bits: on the same CPU and versions they are what they were. Of several numbers of workers and policies
+each is computed, and one line is written for those with the same bits.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import sys
 from collections.abc import Iterator, Mapping
+from itertools import product
 from typing import Any
 
 import numpy as np
 
-from znnpy import Model, Optimizer, load_network
+from znnpy import Execution, Model, Optimizer, load_network
+from znnpy.graph import POLICIES
 from znnpy.network.types import Network
 
 TILES: Mapping[str, list[int]] = {"spectral": [8, 16, 16], "packed": [8, 8, 8]}
@@ -69,13 +74,15 @@ def layer(name: str) -> dict[str, Any]:
     return found
 
 
-def digests(name: str, plan: dict[str, Any], updates: int) -> tuple[str, str]:
+def digests(
+    name: str, plan: dict[str, Any], updates: int, threads: int, policy: Any
+) -> tuple[str, str]:
     """Of weights after updates by SGD and by Adam, and of forward passes before and after."""
     section, output, batch, loss = NETWORKS[name]
     weights, values = hashlib.sha256(), hashlib.sha256()
     for optimizer in (Optimizer(momentum=0.9), Optimizer("adam")):
-        with Model(section, output, batch, threads=2, seed=7, loss=loss, optimizer=optimizer,
-                   plan=plan) as model:  # fmt: skip
+        with Model(section, output, batch, threads=threads, seed=7, loss=loss, optimizer=optimizer,
+                   plan=plan, execution=Execution(policy=policy, steal_seed=threads)) as model:  # fmt: skip
             random = np.random.default_rng(1)
             images = model.network.outputs[0].channels
             x = random.random((batch, model.network.inputs[0].channels, *model.input_shape))
@@ -90,15 +97,25 @@ def digests(name: str, plan: dict[str, Any], updates: int) -> tuple[str, str]:
     return weights.hexdigest()[:16], values.hexdigest()[:16]
 
 
-def main() -> None:
-    """Print one line for each network and algorithm."""
-    parser = argparse.ArgumentParser(description=__doc__)
+def main() -> int:
+    """Print one line for each network and algorithm, more where bits differ; 0 if none do."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--updates", type=int, default=50)
-    updates = parser.parse_args().updates
-    for name, (section, *_) in NETWORKS.items():
-        for algorithm, plan in plans(load_network(section)):
-            print(f"{name:15} {algorithm:9}", *digests(name, plan, updates), flush=True)
+    parser.add_argument("--threads", type=int, nargs="+", default=[2])
+    parser.add_argument("--policy", nargs="+", default=["critical-path"], choices=list(POLICIES))
+    parser.add_argument("--networks", nargs="+", default=list(NETWORKS), choices=list(NETWORKS))
+    chosen = parser.parse_args()
+    ways, same = list(product(chosen.threads, chosen.policy)), True
+    for name in chosen.networks:
+        for algorithm, plan in plans(load_network(NETWORKS[name][0])):
+            found = {digests(name, plan, chosen.updates, *way) for way in ways}
+            same &= len(found) == 1
+            for pair in sorted(found):
+                print(f"{name:15} {algorithm:9}", *pair, flush=True)
+    return 0 if same else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

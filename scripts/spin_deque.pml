@@ -1,15 +1,18 @@
 /* The Chase-Lev deques with parking, as kernels/znnpy_kernels/scheduling/{deque,parking,worker}.py run them.
 
    The main thread brings ITEMS items to the injector and then waits until all work is done; with -DMESSAGES the last is
-   brought by the thread for messages. Who has the lock word RELEASING owns the injector. Workers steal them, the first CHILDREN items make their worker push one more, and idle workers park. Checked:
-   every item runs exactly once (assertion), and nobody sleeps for ever (no invalid end state).
+   brought by the thread for messages. Who has the lock word RELEASING owns the injector. Workers look at their own deque
+   and the injector, say that they search while they look at all others', and park. The first CHILDREN items make their
+   worker push EACH more. Checked: every item runs exactly once (assertion), nobody sleeps for ever (no invalid end
+   state), and nobody is counted as a sleeper at the end (assertion).
 
    Every shared access is a statement of its own. Spin assumes sequential consistency; why weaker
    orderings are enough stands in znnpy/scheduler/README.md.
 
+   -DEARLY_LOAD  the owner looks at the top before it has lowered the bottom: an item runs twice (with EACH=2)
    -DNO_SWAP     the owner takes its last entry without compare-and-swap: an item runs twice
-   -DNO_RECHECK  a worker parks without looking again after its announcement: it sleeps for ever
-   -DNO_LOCK     with MESSAGES: both threads push without the lock word, and an item is lost */
+   -DNO_LOCK     with MESSAGES: both threads push without the lock word, and an item is lost
+   and those of spin_parking.pml */
 
 #ifndef ITEMS
 #define ITEMS 2
@@ -19,8 +22,10 @@
 #endif
 #ifdef MESSAGES
 #define FIRST_ITEMS (ITEMS - 1)
+#define LEAVING (WORKERS + 1)
 #else
 #define FIRST_ITEMS ITEMS
+#define LEAVING WORKERS
 #endif
 #define INJECTOR WORKERS
 #define QUEUES (WORKERS + 1)
@@ -28,18 +33,20 @@
 #ifndef CHILDREN
 #define CHILDREN 1
 #endif
-#define ALL (ITEMS + CHILDREN)
+#ifndef EACH
+#define EACH 1
+#endif
+#define ALL (ITEMS + CHILDREN * EACH)
 #define SLOT(queue, index) slots[(queue) * CAPACITY + (index) % CAPACITY]
+#define LOOK look()
 
 short top[QUEUES], bottom[QUEUES];
 byte slots[QUEUES * CAPACITY];
 byte ran[ALL + 1];          /* items are numbered from 1; 0 means none */
-byte finished;
-bool stop;
+byte finished, left;
 bool releasing;             /* the lock word */
-byte sleepers;
-bool parked[WORKERS];
-byte semaphore[WORKERS];
+
+#include "spin_parking.pml"
 
 inline push(queue, entry) {
   b = bottom[queue];
@@ -52,9 +59,15 @@ inline compare_and_swap_top(queue) {
 }
 
 inline take(queue) {
+#ifdef EARLY_LOAD
+  t = top[queue];
+  b = bottom[queue] - 1;
+  bottom[queue] = b;
+#else
   b = bottom[queue] - 1;
   bottom[queue] = b;
   t = top[queue];
+#endif
   if
   :: t < b -> item = SLOT(queue, b)
   :: t == b ->
@@ -92,57 +105,33 @@ inline bring(entry) {
   wake(1)
 }
 
-inline claim(worker) {
-  atomic { won = parked[worker]; parked[worker] = false };
-  if :: won -> sleepers-- :: else fi
-}
-
-inline wake(most) {
-  woken = 0; v = 0;
-  if
-  :: sleepers > 0 ->
-    do
-    :: v == WORKERS || woken == most -> break
-    :: else ->
-      if
-      :: parked[v] -> claim(v); if :: won -> semaphore[v]++; woken++ :: else fi
-      :: else
-      fi;
-      v++
-    od
-  :: else
-  fi
-}
-
-inline park() {
-  sleepers++;
-  parked[me] = true;
-  seen = false;
-#ifndef NO_RECHECK
+inline look() {
   seen = stop; v = 0;
   do
   :: v == QUEUES || seen -> break
   :: else -> t = top[v]; seen = (t < bottom[v]); v++
-  od;
-#endif
-  if
-  :: seen -> claim(me)
-  :: else -> do :: parked[me] -> semaphore[me] > 0; semaphore[me]-- :: else -> break od
-  fi
+  od
 }
 
 proctype Worker(byte me) {
-  short t, b; byte item, stolen, v, woken; bool won, seen;
+  short t, b; byte item, stolen, number, v, woken; bool won, seen;
   do
   :: stop -> break
   :: else -> skip;
-    d_step { item = 0; stolen = 0; woken = 0; won = false; seen = false; b = 0; t = top[me] };
+    d_step { item = 0; stolen = 0; number = 0; woken = 0; won = false; seen = false; b = 0; t = top[me] };
     if :: t < bottom[me] -> take(me) :: else fi;
-    v = QUEUES;
-    do
-    :: item != 0 || v == 0 -> break
-    :: else -> v--; if :: v != me -> steal(v) :: else fi
-    od;
+    if :: item == 0 -> steal(INJECTOR) :: else fi;
+    if
+    :: item == 0 ->
+      state[me] = SEARCHING;
+      v = WORKERS;
+      do
+      :: item != 0 || v == 0 -> break
+      :: else -> v--; if :: v != me -> steal(v) :: else fi
+      od;
+      state[me] = AWAKE
+    :: else
+    fi;
     skip; /* forget what no longer matters: fewer states */
     d_step { t = 0; b = 0; stolen = 0; won = false };
     if
@@ -150,16 +139,27 @@ proctype Worker(byte me) {
     :: else ->
       ran[item]++;
       assert(ran[item] == 1);
-      if :: item <= CHILDREN -> push(me, item + ITEMS); wake(1) :: else fi;
+      if
+      :: item <= CHILDREN ->
+        number = 0;
+        do
+        :: number == EACH -> break
+        :: else -> push(me, ITEMS + (item - 1) * EACH + 1 + number); number++
+        od;
+        wake(2)
+      :: else
+      fi;
       finished++
     fi
-  od
+  od;
+  left++
 }
 
 #ifdef MESSAGES
 proctype Messages() {
   short b; byte v, woken; bool won;
-  bring(ITEMS)
+  bring(ITEMS);
+  left++
 }
 #endif
 
@@ -172,5 +172,7 @@ init {
   for (item : 1 .. FIRST_ITEMS) { bring(item) }
   finished == ALL;
   stop = true;
-  wake(WORKERS)
+  wake(WORKERS);
+  left == LEAVING;
+  check_sleepers()
 }

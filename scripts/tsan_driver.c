@@ -1,10 +1,14 @@
 /* Runs the compiled worker loop under the thread sanitizer, on a control block read from a file.
 
    Every task adds up its predecessors' cells and writes its own, all plain memory: if an ordering
-   were too weak, a task's reads would race with a predecessor's write.
-   Arguments: the file (control block, then per task: number of predecessors and which), workers. */
+   were too weak, a task's reads would race with a predecessor's write. Some ask for messages, whose
+   phases another thread releases.
+   Arguments: the file (control block, then per task: its number, that of the message that it asks
+   for plus one, number of predecessors and which), workers, steps. */
 
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,13 +21,29 @@ int znnpy_wait(word *, void *, word control, word group, word count, word budget
 int znnpy_stop(void *, void *, word control);
 
 static word control, *cells, *runs;
+static _Atomic word asked[2], ended; /* how often tasks have asked for each message */
 static _Thread_local void *nothing[4]; /* where numba functions leave "no result" and "no error" */
 
 static void kernel(word *arguments, word worker) {
-  word task = arguments[0], sum = 1 + worker - worker;
-  for (word i = 0; i < arguments[1]; i++) sum += cells[arguments[2 + i]];
+  word task = arguments[0], message = arguments[1], sum = 1 + worker - worker;
+  for (word i = 0; i < arguments[2]; i++) sum += cells[arguments[3 + i]];
   cells[task] = sum;
   runs[task]++;
+  if (message) atomic_fetch_add_explicit(&asked[message - 1], 1, memory_order_release);
+}
+
+/* Releases messages beside the thread that releases steps. */
+static void *release_messages(void *unused) {
+  word handed[2] = {0, 0};
+  while (!atomic_load_explicit(&ended, memory_order_relaxed)) {
+    for (word message = 0; message < 2; message++)
+      while (handed[message] < atomic_load_explicit(&asked[message], memory_order_acquire)) {
+        handed[message]++;
+        znnpy_release(nothing, nothing, control, 2 + message);
+      }
+    sched_yield();
+  }
+  return unused;
 }
 
 static void *live(void *worker) {
@@ -48,11 +68,12 @@ int main(int argc, char **argv) {
     word *record = block + sizes[2] + 8 * task;
     record[2] = (word)kernel;
     record[3] = (word)arguments;
-    arguments += 2 + arguments[1];
+    arguments += 3 + arguments[2];
   }
   control = (word)block;
   znnpy_prepare(nothing, nothing, control);
-  pthread_t threads[64];
+  pthread_t threads[64], messages;
+  pthread_create(&messages, 0, release_messages, 0);
   for (word i = 0; i < workers; i++) pthread_create(&threads[i], 0, live, (void *)i);
   for (word step = 0; step < steps + 2; step++) {
     word outcome = step < 2 ? 0 : 1;
@@ -61,6 +82,8 @@ int main(int argc, char **argv) {
   }
   for (word task = 0; task < tasks; task++)
     if (runs[task] != steps / 2) exit(4);
+  ended = 1;
+  pthread_join(messages, 0);
   znnpy_stop(nothing, nothing, control);
   for (word i = 0; i < workers; i++) pthread_join(threads[i], 0);
   puts("every task ran once a step");

@@ -35,7 +35,7 @@ training:
   learning_rate: 0.002
   conv: direct
   validation: {{every: {validate}, patches: 4}}
-run: {{directory: run, threads: 2, checkpoint: {{every: {save}, keep: 2}}, log_every: 1}}
+run: {{directory: run, threads: {threads}, checkpoint: {{every: {save}, keep: 2}}, log_every: 1}}
 """
 PROBE = 500  # iterations that are measured
 SIDE = 128  # of the stack that is predicted
@@ -48,6 +48,7 @@ class Place:
     """All jobs of a folder; each uses files of its own there, and kernels of its own."""
 
     folder: Path
+    threads: int = 2
 
     @property
     def environment(self) -> dict[str, str]:
@@ -96,7 +97,12 @@ class Place:
         return float(json.loads((job.run / TIMINGS).read_text().splitlines()[-1])["updates_per_s"])
 
     def _config(self, iterations: int) -> None:
-        text = CONFIG.format(iterations=iterations, validate=iterations // 4, save=iterations // 25)
+        text = CONFIG.format(
+            iterations=iterations,
+            validate=iterations // 4,
+            save=iterations // 25,
+            threads=self.threads,
+        )
         (self.folder / "config.yaml").write_text(text)
 
     def _volumes(self, depth: int) -> None:

@@ -27,6 +27,16 @@ def predict():
         model.forward([[[[[0.0] * 7] * 7] * 7]])
 
 
+@pytest.mark.parametrize(("threads", "processes"), [(1, 1), (2, 2), (64, 3)])
+def test_no_more_processes_compile_than_there_are_cores(threads, processes, monkeypatch):
+    """Each takes the memory of a compiler."""
+    found = []
+    monkeypatch.setattr(execution, "available_cores", lambda: 3)
+    monkeypatch.setattr(execution, "compile_all", lambda kernels, count, tell: found.append(count))
+    small(threads=threads).close()
+    assert found == [processes]
+
+
 def test_pages_do_not_go_back_for_each_model(given):
     """All that is mapped would be looked through, which takes longer than a small one."""
     predict()

@@ -167,6 +167,22 @@ def test_a_party_counts_the_ranks_of_its_host() -> None:
     assert party.beside == 3
 
 
+@pytest.mark.parametrize("microbatch", [2, 1])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_the_graph_that_is_told_is_the_one_that_runs(threads: int, microbatch: int) -> None:
+    """Task by task: simulators take what a task took for the one in its place."""
+    layer = {"conv": {"channels": 10, "size": 3, "function": "relu"}}
+    net = load_network({"layers": [layer, {"max_filter": 2}, layer, layer, layer]})
+    options = {"batch": 2, "microbatch": microbatch, "conv": "direct", "loss": "square"}
+    with model_of(net, (12, 12, 12), threads=threads, **options) as model:
+        runs, told = model.task_graph, model.task_graph_for(threads)
+    assert (told.names, told.kinds) == (runs.names, runs.kinds)
+    np.testing.assert_array_equal(told.cost, runs.cost)
+    for carried in (False, True):
+        for ours, its in zip(told.edges(carried=carried), runs.edges(carried=carried), strict=True):
+            np.testing.assert_array_equal(ours, its)
+
+
 def test_what_is_only_counted_gets_no_argument_words(monkeypatch: pytest.MonkeyPatch) -> None:
     words: list[str] = []
     own = Kernel.arguments

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from math import prod
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -65,6 +68,23 @@ def test_numbers_are_those_of_one_call_whoever_draws_them(
     assert list(values) == [*parameter_shapes(load_network({"layers": layers}))]
     wanted = drawn(generator(3, "conv2"), (8, 5, 3, 3, 3)).astype(np.float32)
     np.testing.assert_array_equal(values["conv2"], wanted)
+
+
+def test_the_largest_are_drawn_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that no thread has one of them left at the end."""
+    sizes, draw = list[int](), parameters._draw
+
+    def noted(init: Init, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float32]:
+        sizes.append(prod(shape))
+        return draw(init, shape, rng)
+
+    monkeypatch.setattr(parameters, "_draw", noted)
+    monkeypatch.setattr(parameters, "MANY", 1)
+    pool = SimpleNamespace(map=map)
+    monkeypatch.setattr(parameters, "ThreadPoolExecutor", lambda threads: nullcontext(pool))
+    layers = [{"conv": {"channels": channels, "size": 3}} for channels in (2, 7, 5)]
+    initial_parameters(load_network({"layers": layers}), 3, 2)
+    assert sizes == sorted(sizes, reverse=True)
 
 
 @pytest.mark.parametrize(

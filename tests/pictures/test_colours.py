@@ -93,5 +93,9 @@ def test_what_is_no_share() -> None:
     assert are_shares(np.concatenate([one, other]))
     one[0, 2, 3] = np.nan
     assert not are_shares(np.concatenate([one, other]))
+    one[0, 2, 3], other[0, 2, 3] = np.inf, -np.inf
+    with np.errstate(all="raise"):
+        assert not are_shares(np.concatenate([one, other]))
+    other[0, 2, 3] = 0.7
     one[0, 2, 3] = 0.6
     assert not are_shares(np.concatenate([one, other]))

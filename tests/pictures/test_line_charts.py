@@ -20,7 +20,7 @@ def marks(chart: str) -> list[str]:
         ([1], ["0", "1"]),
         ([5], ["0", "2", "4"]),
         ([1000], ["0", "500", "1k"]),
-        ([0], ["-1", "0"]),
+        ([0], ["0", "1"]),
         ([1, 2], ["1", "2"]),
         ([1, 2, 3, 4], ["1", "2", "3", "4"]),
         ([10, 50], ["10", "20", "30", "40", "50"]),
@@ -32,4 +32,5 @@ def test_iterations_have_whole_marks_and_one_alone_begins_at_none(
     chart = line_chart([Line("loss", "blue", [(n, 0.5) for n in iterations])], "Loss")
     assert marks(chart) == wanted
     dots = re.findall(r'cx="([^"]*)"', chart)
-    assert dots == (["100%"] if len(iterations) == 1 else [])
+    last = "100%" if iterations[-1] else "0%"
+    assert dots == ([last] if len(iterations) == 1 else [])

@@ -32,14 +32,3 @@ def test_tasks_cut_for_many_are_recorded_on_one():
             assert workers == 1 or tasks == working(found[workers].graph).sum()
     assert found[64].tasks_per_update > 1.5 * found[1].tasks_per_update
     assert sum(worker.executed for worker in found[64].workers) == 2 * found[64].tasks_per_update
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-def test_what_is_simulated_is_the_graph_that_was_recorded(threads):
-    # Leaves are joined before gates stand between them, or after, which makes other tasks.
-    layers = [*[{"conv": {"channels": 10, "size": 3, "function": "relu"}}, {"max_filter": 2}] * 2]
-    net = {"layers": [*layers, {"conv": {"channels": 1, "size": 3}}]}
-    with Model(net, 12, threads=threads, conv="direct") as model:
-        run, told = model.task_graph, model.task_graph_for(threads)
-    assert [task.label for task in run.tasks] == [task.label for task in told.tasks]
-    assert run.cost.tolist() == told.cost.tolist()

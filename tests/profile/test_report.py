@@ -82,6 +82,19 @@ def test_tasks_of_two_passes_are_compared_with_both(passes: int, rate: float) ->
     assert row["gflops"] == rate
 
 
+def test_layers_that_take_nothing_to_speak_of_are_one_row() -> None:
+    """As shifts of norms, of which a U-Net has as many as layers."""
+    task = {"pass": Pass.UPDATE, "kind": Kind.UPDATE, "passes": 1}
+    times = {"conv1": 1.0, "shift1": 1e-4, "conv2": 2.0, "shift2": 2e-4}
+    names = [task | {"layer": layer, "seconds": seconds} for layer, seconds in times.items()]
+    summary: dict[str, Any] = {"layers": [*times], "convolution_flops": {}, "plan": {}}
+    found = _layers({"names": names, "work": 3.0003}, summary)
+    assert [row["layer"] for row in found] == ["conv1", "conv2", "2 others"]
+    assert [row["seconds"] for row in found] == pytest.approx([1.0, 2.0, 3e-4])
+    alone = _layers({"names": names[:3], "work": 3.0001}, summary)
+    assert [row["layer"] for row in alone] == ["conv1", "shift1", "conv2"]
+
+
 @pytest.fixture(scope="module")
 def profiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder that the command leaves, all policies compared, as if nothing had disturbed the measurement."""
@@ -165,6 +178,7 @@ def test_a_doubtful_recording_is_not_scaled(
     assert text.count("The measurement was disturbed.") == len(doubts)
     assert ("Speed-up over one worker, by number of workers." in text) == (not doubts)
     assert "Would more cores help?" in text
+    assert ("<b>?</b><span>times as fast on 2 as on 1" in text) == bool(doubts)
 
 
 def test_ranks_are_simulated_from_the_recorded_run(profiled: Path) -> None:
@@ -215,19 +229,26 @@ def test_forward_passes_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert (tmp_path / "profile" / "trace-3.json.gz").is_file()
 
 
-def test_wrong_use_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_use_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "c.yaml").write_text(CONFIG)
+    config = ["profile", "c.yaml"]
     for words in (
-        ["profile"], ["profile", "none.yaml"], ["profile", "c.yaml", "--threads", "0"],
-        ["profile", "c.yaml", "--ranks", "two"], ["profile", "c.yaml", "--bandwidth", "0"],
-        ["profile", "c.yaml", "--l3", "much"], ["profile", "c.yaml", "--memory-bandwidth", "0"],
-        ["profile", "c.yaml", "--cores", "0"], ["profile", "c.yaml", "--cores", "4097"],
-        ["profile", "c.yaml", "--ranks", "2,99999"], ["profile", "c.yaml", "--latency", "inf"],
-        ["profile", "c.yaml", "--bandwidth", "1e10"], ["profile", "c.yaml", "--domains", "none"],
+        ["profile"], ["profile", "none.yaml"], [*config, "--threads", "0"],
+        [*config, "--ranks", "two"], [*config, "--bandwidth", "0"],
+        [*config, "--l3", "much"], [*config, "--memory-bandwidth", "0"],
+        [*config, "--cores", "0"], [*config, "--cores", "4097"],
+        [*config, "--ranks", "2,99999"], [*config, "--ranks", "2", "--latency", "inf"],
+        [*config, "--ranks", "2", "--bandwidth", "1e10"], [*config, "--domains", "none"],
     ):  # fmt: skip
         with pytest.raises(SystemExit) as done:
             main(words)
         assert done.value.code not in (0, None)
-        assert "Traceback" not in capsys.readouterr().err
+        said = capsys.readouterr().err
+        assert "Traceback" not in said
+        assert all(option in said for option in words[2:][-2:-1])
 
 
 def test_more_updates_than_can_be_recorded_are_refused(

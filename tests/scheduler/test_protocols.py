@@ -37,13 +37,24 @@ def test_combining_tree_model() -> None:
 @needs_spin
 @pytest.mark.slow
 def test_deque_and_parking_model() -> None:
-    assert check("spin_check", "spin_deque.pml").count("as it must") == 6
+    assert check("spin_check", "spin_deque.pml").count("as it must") == 11
+
+
+@needs_spin
+@pytest.mark.slow
+def test_light_tasks_model() -> None:
+    assert check("spin_check", "spin_light.pml").count("as it must") == 4
+
+
+@needs_spin
+def test_mailbox_model() -> None:
+    assert check("spin_check", "spin_mailbox.pml").count("as it must") == 4
 
 
 @needs_sanitizer
 @pytest.mark.slow
 def test_thread_sanitizer() -> None:
-    assert check("tsan_check").count("as it must") == 3
+    assert check("tsan_check").count("as it must") == 4
 
 
 @pytest.mark.slow

@@ -28,7 +28,7 @@ from znnpy.engine.tasks.frozen_graph import FrozenGraph
 from znnpy.engine.tasks.step import Step
 from znnpy.graph import TaskGraph
 from znnpy.meanwhile import meanwhile
-from znnpy.scheduler import Executor, SerialExecutor
+from znnpy.scheduler import Executor, SerialExecutor, available_cores
 
 
 def compile_planned(plan: MemoryPlan, settings: Settings, report: Report | None) -> None:
@@ -53,7 +53,8 @@ def _compile(
     kernels = {run_in_turn, *plan.kernels, *(task.kernel for step in steps for task in step)}
     tell = partial(report, COMPILING) if report else None
     loaded = all(kernel.loaded for kernel in kernels)
-    compile_all(kernels, max(1, settings.threads), tell)
+    # Workers may be more than cores: processes that compile would take memory, and no less time.
+    compile_all(kernels, max(1, min(settings.threads, available_cores())), tell)
     # Afterwards, and never set to False here: other threads make models meanwhile and hand back.
     if not loaded:
         _linked = True

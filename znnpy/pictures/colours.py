@@ -63,8 +63,7 @@ def are_shares(channels: Array) -> bool:
         return False
     whole, near = channels.sum(axis=0), 0.5 * len(channels) / 255 + 1e-4
     off = np.minimum(np.abs(whole - 1), np.abs(whole))
-    within = channels.min(initial=0) >= -near and channels.max(initial=0) <= 1 + near
-    return bool(within and off.max(initial=0) <= near and whole.any())
+    return bool(channels.min(initial=0) >= -near and off.max(initial=0) <= near and whole.any())
 
 
 def share_colours(shares: Array) -> Colours:

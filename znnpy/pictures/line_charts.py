@@ -104,7 +104,7 @@ def _scale_of(lines: Sequence[Line], span: tuple[float, float] | None) -> _Scale
 def _iterations(places: Sequence[float]) -> _Scale:
     """Return the scale of iterations, which are whole numbers; from 0 where there is one alone."""
     low, high = min(places), max(places)
-    return _Scale(low if low < high else min(0.0, high - 1), high, False, 1.0)
+    return _Scale(low, high, False, 1.0) if low < high else _Scale(0.0, max(high, 1.0), False, 1.0)
 
 
 def _scale(values: Sequence[float], log: bool) -> _Scale:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -35,6 +35,8 @@ WORKER_PARTS = (
 )  # fmt: skip
 CONVOLUTION = {Kind.DIRECT, Kind.TRANSFORM, Kind.PRODUCT, Kind.WINOGRAD}
 """Kinds of tasks that convolve."""
+LITTLE = 5e-4
+"""Share of the work below which a layer's would be shown as 0.0 %."""
 
 
 def write_report(summary: Mapping[str, Any], profile: Profile, path: Path) -> None:
@@ -145,7 +147,21 @@ def _layers(run: Mapping[str, Any], summary: Mapping[str, Any]) -> list[dict[str
                 ),
             }
         )
-    return made
+    return _joined(made, run["work"])
+
+
+def _joined(rows: list[dict[str, Any]], work: float) -> list[dict[str, Any]]:
+    """Return the rows with those of several layers that take nothing to speak of as one, the last."""
+    spent = Counter[str]()
+    for row in rows:
+        spent[row["layer"]] += row["seconds"]
+    few = {layer for layer, seconds in spent.items() if seconds < LITTLE * work}
+    if len(few) < 2:
+        return rows
+    seconds = sum(spent[layer] for layer in few)
+    last = {"layer": f"{len(few)} others", "step": "", "seconds": seconds, "share": seconds / work}
+    last |= {"gflops": None, "method": "", "bar": ""}
+    return [*(row for row in rows if row["layer"] not in few), last]
 
 
 def _levels(run: Mapping[str, Any]) -> list[dict[str, Any]]:

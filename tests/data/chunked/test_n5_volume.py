@@ -151,6 +151,7 @@ def test_which_array_is_meant(tmp_path: Path) -> None:
     ("change", "words"),
     [
         ({"dimensions": [9, 7]}, r"has 2 axes.*write a plane with dimensions \[x, y, 1\]"),
+        ({"dimensions": [9, 7, 5, 3, 2]}, r"has 5 axes.* or 4 \(x, y, z, channels\)$"),
         ({"dimensions": [9, 7, 1.5]}, "dimensions must be whole numbers"),
         ({"dimensions": [9, 7, -5]}, "dimensions must be whole numbers"),
         ({"blockSize": [9, 7]}, "blockSize must be 3 whole numbers"),

@@ -147,7 +147,7 @@ def test_format_2(tmp_path: Path) -> None:
         change(path / ".zarray", lambda m: m.update(more))
 
     made(compressor={"id": "pickle"})
-    refused(path, "'pickle'", "only blosc")
+    refused(path, "'pickle'", "only blosc", "are read: write it again with one")
     made(filters=[{"id": "delta", "dtype": "u1"}])
     refused(path, "filters", "delta", "again with filters=None")
     for dtype in ("|O", "<c8", "<U4", [["a", "<i4"]], "?!", None):

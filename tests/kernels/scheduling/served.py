@@ -16,7 +16,6 @@ INTS = ctypes.POINTER(ctypes.c_int)
 START = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64)
 TEST = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int64, INTS, INTS, ctypes.c_int64)
 PROBE = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_int64] * 3, INTS, ctypes.c_int64)
-SLOTS = 64
 
 
 @dataclass
@@ -62,10 +61,11 @@ class Serving:
     """A rest that serves messages with the handles 100, 101, ... and phases 0, 1, ..."""
 
     def __init__(self, library, messages, ready=(), control=0, nap=1000, eager=0):
-        space = np.zeros((native.SLOTS + native.LINE) // 8 + 2 * SLOTS, np.int64)
+        slots = 1 << (messages - 1).bit_length()
+        space = np.zeros((native.SLOTS + native.LINE) // 8 + 2 * slots, np.int64)
         self.mailbox = space.ctypes.data + -space.ctypes.data % native.LINE
         native.prepare(self.mailbox)
-        ctypes.c_int64.from_address(self.mailbox + native.MASK).value = SLOTS - 1
+        ctypes.c_int64.from_address(self.mailbox + native.MASK).value = slots - 1
         kind = np.int64 if library.wide == 8 else np.int32
         self.handles = np.zeros(messages, np.int64)
         self.handles.view(kind)[:: 8 // library.wide] = 100 + np.arange(messages)

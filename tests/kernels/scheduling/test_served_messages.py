@@ -22,7 +22,7 @@ from znnpy_kernels.scheduling.control_block import (
     STATE,
     WORKERS,
 )
-from znnpy_kernels.scheduling.messages import GRAPH, LOG
+from znnpy_kernels.scheduling.messages import GRAPH, LOG, MOST
 
 from znnpy.graph import GraphBuilder, Named
 from znnpy.scheduler import Executor
@@ -50,6 +50,13 @@ def test_what_is_prepared_starts_and_completes_here(wide):
     assert numbers.tolist() == [2, 0, 1]
     assert ((posted > 0) & (posted <= started) & (started <= arrived)).all()
     assert serving.log[LOG.seconds] == (arrived - posted).sum()
+
+
+def test_all_that_is_posted_starts_in_one_look():
+    """More than are taken at once: their posts may have ended the nap before, and would end no other."""
+    library, count = Library(), 2 * MOST + 3
+    assert Serving(library, count, range(count)).rest(*range(count), seconds=-1.0) == ([], [])
+    assert library.started == [*range(100, 100 + count)]
 
 
 def test_posts_of_what_is_not_prepared_are_left_to_python():
