@@ -47,7 +47,8 @@ def test_means_over_members_and_mirror_images(model: Model) -> None:
     window = np.random.default_rng(0).standard_normal((1, *WINDOW)).astype(np.float32)
     nets = members(model, 2)
     scan = ScanModel(model, read(nets), (1, 3))
-    found = scan.logits(window, 0) + scan.logits(window, 1)
+    (one,), (other,) = ([np.array(it) for it in scan.logits([window], n)] for n in (0, 1))
+    found = one + other
     images = []
     for net in nets:
         model.set_parameters(net)
@@ -152,4 +153,4 @@ def test_axes_of_flips() -> None:
 def test_values_that_are_not_finite_are_refused(model: Model) -> None:
     wild = {name: array * np.float32(1e30) for name, array in members(model, 1)[0].items()}
     with pytest.raises(RunError, match="NaN or infinite"):
-        ScanModel(model, read([wild]), ()).logits(np.full((1, *WINDOW), 1e30, np.float32))
+        ScanModel(model, read([wild]), ()).logits([np.full((1, *WINDOW), 1e30, np.float32)])
