@@ -98,6 +98,25 @@ def test_regions_are_painted_in_their_order(model: Model) -> None:
     assert np.array_equal(classes[1:], logits[:, 1:].argmax(axis=0))
 
 
+@pytest.mark.parametrize("flips", [(), (3,)])
+def test_windows_that_share_passes_change_nothing(model: Model, flips: tuple[int, ...]) -> None:
+    """To the bit of one member; of several the sums over windows go in other rows."""
+    scan = prepared(np.random.default_rng(1).standard_normal((1, 10, 8, 9)).astype(np.float32))
+    weights, counts = members(model, 2), list[tuple[int, int]]()
+    one, both = (
+        logits_of(ScanModel(model, read(weights[:n]), flips), scan, config()) for n in (1, 2)
+    )
+    with Model(
+        {"layers": LAYERS}, WINDOW, batch=6, threads=1, conv="direct", training=False
+    ) as made:
+        net = ScanModel(made, read(weights[:1]), flips)
+        assert np.array_equal(logits_of(net, scan, config()), one)
+        net = ScanModel(made, read(weights), flips)
+        found = logits_of(net, scan, config(), lambda *count: counts.append(count))
+    np.testing.assert_allclose(found, both, atol=1e-6)
+    assert counts == [(number, counts[-1][1]) for number in range(1, counts[-1][1] + 1)]
+
+
 def test_classes_have_the_numbers_of_their_labels(model: Model) -> None:
     """0 is what was cut off, as what nobody has labelled."""
     scan = prepared(np.random.default_rng(1).standard_normal((1, 10, 8, 9)).astype(np.float32))
