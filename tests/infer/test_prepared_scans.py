@@ -47,7 +47,8 @@ def test_means_over_members_and_mirror_images(model: Model) -> None:
     window = np.random.default_rng(0).standard_normal((1, *WINDOW)).astype(np.float32)
     nets = members(model, 2)
     scan = ScanModel(model, read(nets), (1, 3))
-    found = scan.logits(window, 0) + scan.logits(window, 1)
+    (one,), (other,) = ([np.array(it) for it in scan.logits([window], n)] for n in (0, 1))
+    found = one + other
     images = []
     for net in nets:
         model.set_parameters(net)
@@ -95,6 +96,25 @@ def test_regions_are_painted_in_their_order(model: Model) -> None:
     classes = labelled(net, scan, plain)
     assert classes.dtype == np.uint8
     assert np.array_equal(classes[1:], logits[:, 1:].argmax(axis=0))
+
+
+@pytest.mark.parametrize("flips", [(), (3,)])
+def test_windows_that_share_passes_change_nothing(model: Model, flips: tuple[int, ...]) -> None:
+    """To the bit of one member; of several the sums over windows go in other rows."""
+    scan = prepared(np.random.default_rng(1).standard_normal((1, 10, 8, 9)).astype(np.float32))
+    weights, counts = members(model, 2), list[tuple[int, int]]()
+    one, both = (
+        logits_of(ScanModel(model, read(weights[:n]), flips), scan, config()) for n in (1, 2)
+    )
+    with Model(
+        {"layers": LAYERS}, WINDOW, batch=6, threads=1, conv="direct", training=False
+    ) as made:
+        net = ScanModel(made, read(weights[:1]), flips)
+        assert np.array_equal(logits_of(net, scan, config()), one)
+        net = ScanModel(made, read(weights), flips)
+        found = logits_of(net, scan, config(), lambda *count: counts.append(count))
+    np.testing.assert_allclose(found, both, atol=1e-6)
+    assert counts == [(number, counts[-1][1]) for number in range(1, counts[-1][1] + 1)]
 
 
 def test_classes_have_the_numbers_of_their_labels(model: Model) -> None:
@@ -152,4 +172,4 @@ def test_axes_of_flips() -> None:
 def test_values_that_are_not_finite_are_refused(model: Model) -> None:
     wild = {name: array * np.float32(1e30) for name, array in members(model, 1)[0].items()}
     with pytest.raises(RunError, match="NaN or infinite"):
-        ScanModel(model, read([wild]), ()).logits(np.full((1, *WINDOW), 1e30, np.float32))
+        ScanModel(model, read([wild]), ()).logits([np.full((1, *WINDOW), 1e30, np.float32)])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,10 @@ def said(window: np.ndarray) -> np.ndarray:
     return np.stack([window[0] + window.mean(), window[-1] * window.std()])
 
 
+def each(windows: Sequence[np.ndarray]) -> list[np.ndarray]:
+    return [said(window) for window in windows]
+
+
 @pytest.mark.parametrize(
     ("spread", "blend"), [("even", "gaussian"), ("steps", "gaussian"), ("steps", "constant")]
 )
@@ -28,7 +34,7 @@ def said(window: np.ndarray) -> np.ndarray:
 def test_planes_are_those_of_the_whole(extent: Any, size: Any, spread: Any, blend: Any) -> None:
     array = np.random.default_rng(0).standard_normal((2, *extent)).astype(np.float32)
     windows = Windows(size, (0.5, 0.5, 0.5), blend, extent, spread=spread)
-    found = list(mean_planes(array, windows, 2, [said]))
+    found = list(mean_planes(array, windows, 2, [each]))
     sums, total = np.zeros((2, *extent)), np.zeros(extent)
     for window in windows.meeting(Region((0, 0, 0), extent)):
         z, y, x = window.slices()
@@ -42,24 +48,30 @@ def test_planes_are_those_of_the_whole(extent: Any, size: Any, spread: Any, blen
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 50])
 @pytest.mark.parametrize("size", [(4, 6, 8), (1, 6, 8), (9, 10, 9), (23, 10, 9)])
-def test_runs_add_up_and_take_turns_after_rows(size: Any, rows: int) -> None:
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_runs_add_up_and_take_turns_after_rows(at_once: int, size: Any, rows: int) -> None:
     array = np.random.default_rng(0).standard_normal((2, 23, 10, 9)).astype(np.float32)
     windows = Windows(size, (0.5, 0.5, 0.5), "gaussian", (23, 10, 9), spread="even")
     order: list[int] = []
+    counts: list[int] = []
 
-    def other(window: np.ndarray) -> np.ndarray:
+    def other(some: Sequence[np.ndarray]) -> list[np.ndarray]:
         order.append(1)
-        return 3 * said(window) - 1
+        return [3 * it - 1 for it in each(some)]
 
-    def one(window: np.ndarray) -> np.ndarray:
+    def one(some: Sequence[np.ndarray]) -> list[np.ndarray]:
         order.append(0)
-        return said(window)
+        counts.append(len(some))
+        return each(some)
 
-    found = list(mean_planes(array, windows, 2, [one, other], rows))
-    alone = np.concatenate(list(mean_planes(array, windows, 2, [said])), axis=1)
+    found = list(mean_planes(array, windows, 2, [one, other], rows, at_once))
+    alone = np.concatenate(list(mean_planes(array, windows, 2, [each])), axis=1)
     np.testing.assert_allclose(np.concatenate(found, axis=1), 4 * alone - 1, atol=1e-5)
     turns = 1 + sum(a != b for a, b in itertools.pairwise(order))
     assert turns == 2 * -(-len(windows.starts[0]) // rows)
+    depth, *plane = map(len, windows.starts)
+    assert sum(counts) == depth * math.prod(plane)
+    assert max(counts) == min(at_once, min(depth, rows) * math.prod(plane))
     # What is kept is what was said that is.
     assert max(len(some[0]) for some in found) <= kept_planes(windows, rows) <= 23
 

@@ -133,6 +133,16 @@ def test_strided_layers_have_tiles_where_they_were_measured_to_be_faster(
     assert min(seconds, key=seconds.__getitem__) == best
 
 
+@pytest.mark.parametrize(("source", "batch"), [((1, 7, 14), 1), ((1, 7, 7), 2)])
+def test_wide_flat_layers_share_filters_that_are_made_on_the_way(source, batch):
+    """Measured with 8 lanes, 512 -> 512 channels on 7 x 14: 2.8 ms of one core, direct 4.7 to 5.1."""
+    shape = ConvShape(
+        512, 512, (1, 3, 3), ONE, ONE, source, source, batch, padding=((0, 0), (1, 1), (1, 1))
+    )
+    assert winograd.makes_filters(shape)
+    assert winograd.patch_seconds(shape, None) < ALGORITHMS["direct"].patch_seconds(shape, None)
+
+
 @pytest.mark.parametrize(("extent", "lanes"), [(8, (16, 8, 4)), (12, (16,)), (20, ())])
 def test_fewer_lanes_read_transformed_filters_for_fewer_tiles(extent, lanes):
     """Measured, 256 -> 256 images onto 12^3 with 8 lanes: read with their making 24 ms, made on the way 31."""

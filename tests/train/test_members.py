@@ -87,6 +87,6 @@ def logits_of_members(saved: SavedRun) -> list[np.ndarray]:
     shape = weights.network.inputs[0].channels, *window_of(weights.config)
     window = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     with scan_model(weights, members) as model:
-        found = [np.array(model.logits(window, member)) for member in (0, 1, 0)]
+        found = [np.array(model.logits([window], member)) for member in (0, 1, 0)]
         assert model.model._engine._file is not None
     return found

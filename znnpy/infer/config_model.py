@@ -141,8 +141,9 @@ def patch_model(
     cut_for: int | None = None,
     most: int | None = None,
     lean: bool = False,
+    batch: int = 1,
 ) -> Model:
-    """Return a model that only predicts, for output patches of one shape (z, y, x).
+    """Return a model that only predicts, for `batch` output patches of one shape (z, y, x) at once.
 
     `record` is the number of task events to keep for a profile; `report` is told of compilation. `cut_for`: workers
     that have enough tasks. `most`: bytes that float32 may take; PlanError where it needs more.
@@ -152,6 +153,7 @@ def patch_model(
     return Model(
         network,
         output_shape=patch,
+        batch=batch,
         threads=config.run.threads,
         seed=config.training.seed,
         conv=config.training.conv,

@@ -26,21 +26,25 @@ PASSED = ("linear", "relu")  # activation functions that convolutions apply in p
 
 
 def forward_plan(
-    network: Network, geometry: Geometry, conv: Choice, without: Collection[AlgorithmName] = ()
+    network: Network,
+    geometry: Geometry,
+    conv: Choice,
+    without: Collection[AlgorithmName] = (),
+    batch: int = 1,
 ) -> Plan:
-    """Return the cheapest algorithm of each layer by estimate, or the one that `conv` names.
+    """Return the cheapest algorithm of each layer by estimate, or the one that `conv` names; for a batch of patches.
 
     Of `auto`, none of those that it shall be `without`. Depends on network and sizes alone, so that the same patch is
     computed the same everywhere.
     """
     if conv != "auto":
-        return choose(network, geometry, 1, conv, lambda _: ({}, ""), training=False)
+        return choose(network, geometry, batch, conv, lambda _: ({}, ""), training=False)
     # Deep nets have many layers of one shape.
     cheapest = cache(partial(_cheapest, without=without))
-    return Plan({name: cheapest(shape) for name, shape in _convolutions(network, geometry)})
+    return Plan({name: cheapest(shape) for name, shape in _convolutions(network, geometry, batch)})
 
 
-def lean_plan(network: Network, geometry: Geometry, conv: Choice) -> Plan:
+def lean_plan(network: Network, geometry: Geometry, conv: Choice, batch: int = 1) -> Plan:
     """Return a plan for passes that make what is derived from filters anew, in little memory, and hardly slower.
 
     Without spectra, which take several times the memory of Winograd's transforms. These share the memory of the
@@ -48,20 +52,18 @@ def lean_plan(network: Network, geometry: Geometry, conv: Choice) -> Plan:
     than they gain, those first that lose least. The quickest plan where all that costs much. Depends on network and
     sizes alone.
     """
-    quickest = forward_plan(network, geometry, conv)
-    lean = forward_plan(network, geometry, conv, without=SPECTRA)
-    most = HARDLY * forward_seconds(network, geometry, quickest)
-    spent = forward_seconds(network, geometry, lean)
+    quickest = forward_plan(network, geometry, conv, batch=batch)
+    lean = forward_plan(network, geometry, conv, without=SPECTRA, batch=batch)
+    most = HARDLY * forward_seconds(network, geometry, quickest, batch)
+    spent = forward_seconds(network, geometry, lean, batch)
     if spent > most:
         return quickest
     layers, more, made = dict(lean.layers), dict[str, float](), dict[str, float]()
-    for name, shape in _convolutions(network, geometry):
+    for name, shape in _convolutions(network, geometry, batch):
         if layers[name].forward == "winograd" and (needed := filter_bytes(shape)):
             more[name] = seconds_by(DIRECT, shape) - seconds_by(Method("winograd"), shape)
             made[name] = needed
-    room = ROOM * max(
-        4 * node.channels * voxels(geometry.nodes[node.name].shape) for node in network.nodes
-    )
+    room = ROOM * batch * largest_image(network, geometry)
     for name in sorted(more, key=lambda name: more[name] / made[name]):
         costs = made[name] > room or more[name] <= made[name] / FILTER_RATE
         if spent + more[name] <= most and costs:
@@ -70,13 +72,19 @@ def lean_plan(network: Network, geometry: Geometry, conv: Choice) -> Plan:
     return Plan(layers)
 
 
-def forward_seconds(network: Network, geometry: Geometry, plan: Plan) -> float:
-    """Return the estimated seconds of one forward pass on one core."""
+def largest_image(network: Network, geometry: Geometry) -> int:
+    """Return the bytes of the largest node of one patch."""
+    shapes = geometry.nodes
+    return max(4 * node.channels * voxels(shapes[node.name].shape) for node in network.nodes)
+
+
+def forward_seconds(network: Network, geometry: Geometry, plan: Plan, batch: int = 1) -> float:
+    """Return the estimated seconds of one forward pass of a batch of patches on one core."""
     layers = sum(
         seconds_by(plan.layers[name].method("forward"), shape)
-        for name, shape in _convolutions(network, geometry)
+        for name, shape in _convolutions(network, geometry, batch)
     )
-    return layers + sum(_node_seconds(network, geometry, node) for node in network.nodes)
+    return layers + batch * sum(_node_seconds(network, geometry, node) for node in network.nodes)
 
 
 def _node_seconds(network: Network, geometry: Geometry, node: Node) -> float:
@@ -105,9 +113,11 @@ def seconds_by(method: Method, shape: ConvShape) -> float:
     return times * algorithm.patch_seconds(shape if times == 1 else shape.band, method.tile)
 
 
-def _convolutions(network: Network, geometry: Geometry) -> Iterator[tuple[str, ConvShape]]:
+def _convolutions(
+    network: Network, geometry: Geometry, batch: int
+) -> Iterator[tuple[str, ConvShape]]:
     for edge in convolutions(network):
-        yield edge.name, ConvShape.of(edge, network, geometry, 1, training=False)
+        yield edge.name, ConvShape.of(edge, network, geometry, batch, training=False)
 
 
 def _cheapest(shape: ConvShape, without: Collection[AlgorithmName]) -> LayerPlan:

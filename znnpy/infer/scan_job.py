@@ -28,7 +28,6 @@ from znnpy.engine.progress import Report
 from znnpy.errors import ConfigError, PlanError
 from znnpy.geometry.shape_inference import fit
 from znnpy.infer.config_model import Weights, patch_model
-from znnpy.infer.forward_costs import lean_plan
 from znnpy.infer.memory import process_bytes
 from znnpy.infer.request import numbering_of, refuse_overlap
 from znnpy.infer.scans import (
@@ -41,6 +40,7 @@ from znnpy.infer.scans import (
     rows_together,
     windows_of,
 )
+from znnpy.infer.shared_passes import shared_pass
 from znnpy.infer.window_sums import kept_planes
 from znnpy.network.folding import fold, folded
 from znnpy.network.joins_as_sums import Sums, joins_as_sums
@@ -57,7 +57,7 @@ def scan_model(
     *,
     logits: bool = False,
 ) -> Iterator[ScanModel]:
-    """Yield the model of a run for one window, whose members' logits are averaged; each reads its weights.
+    """Yield the model of a run for windows, whose members' logits are averaged; each reads its weights.
 
     Of `weights` the parameters are not used. `logits`: no labels are asked of it.
     """
@@ -68,9 +68,11 @@ def scan_model(
     again = shortcuts_again(sums.network)
     # Folded here, a model keeps no copy of what its filters were made of; in float64 it folds by itself.
     network = folded(again.network) if config.training.precision == "float32" else again.network
-    plan = lean_plan(network, fit(network, window), config.training.conv)
+    batch, plan = shared_pass(network, fit(network, window), config.training.conv)
     record = plan.to_record()
-    with patch_model(config, network, window, record, report=report, lean=True) as model:
+    with patch_model(
+        config, network, window, record, report=report, lean=True, batch=batch
+    ) as model:
         split = [partial(_changed, (sums, again), network, member) for member in members]
         yield ScanModel(model, split, flips_of(config))
 

@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import gcd
 from typing import Any
 
 import numpy as np
@@ -53,10 +54,15 @@ class ScanModel:
         """The number of logits of a voxel."""
         return self.model.network.outputs[0].channels
 
-    def logits(self, window: Float32, member: int = 0) -> Float32:
-        """Return what a member adds to the mean logits (k, z, y, x) of a window (c, z, y, x), until the next call.
+    @property
+    def at_once(self) -> int:
+        """How many windows share a pass with all their mirror images; 1 also where these take several passes."""
+        return max(1, self.model.batch // len(self._mirrored()))
 
-        Raises RunError where they are not finite.
+    def logits(self, windows: Sequence[Float32], member: int = 0) -> list[Float32]:
+        """Return what a member adds to the mean logits (k, z, y, x) of each window (c, z, y, x), until the next call.
+
+        The same bits, whichever windows are given together. Raises RunError where they are not finite.
         """
         if member != self.current:
             # Read when they are wanted, and not kept: the model has them. Of nobody where that ends half-way.
@@ -65,24 +71,40 @@ class ScanModel:
             self.current = member
         # What the last window, or reading weights, has freed: most memory is needed while one runs.
         give_back()
-        first, *others = self._mirrored()
-        found = self._run(window, first)
-        if (share := len(self.members) * 2 ** len(self.flips)) > 1:
-            found = np.array(found)  # of its own: the next run may write there
-            for axes in others:
-                found += self._run(window, axes)
-            found /= np.float32(share)
-        if not np.isfinite([found.min(), found.max()]).all():
+        found = self._means(windows)
+        if not all(np.isfinite([values.min(), values.max()]).all() for values in found):
             raise RunError(
                 "the network predicts values that are NaN or infinite: is the scan like those that it was trained on?"
             )
         return found
 
-    def _run(self, window: Float32, axes: tuple[int, ...]) -> Float32:
+    def _means(self, windows: Sequence[Float32]) -> list[Float32]:
+        """Return each window's sum over its mirror images, by how many of these there are in all, of all members."""
+        mirrored, size = self._mirrored(), self.model.batch
+        images = [(number, axes) for number in range(len(windows)) for axes in mirrored]
+        share = len(self.members) * len(mirrored)
+        found: list[Float32] = []
+        for low in range(0, len(images), size):
+            some = images[low : low + size]
+            made = self._run([(windows[number], axes) for number, axes in some])
+            for (number, _), values in zip(some, made, strict=True):
+                if number < len(found):
+                    found[number] += values
+                else:
+                    # Of its own where it is changed, or the next run may write there.
+                    found.append(np.array(values) if share > 1 or len(images) > size else values)
+        for values in found if share > 1 else ():
+            values /= np.float32(share)
+        return found
+
+    def _run(self, images: Sequence[tuple[Float32, tuple[int, ...]]]) -> list[Float32]:
+        """Return the logits of windows that were mirrored along some axes, mirrored back; `batch` of them at most."""
         (name,) = (node.name for node in self.model.network.inputs)
-        self.model.staged()[name][0] = np.flip(window, axes)
+        # Places that are left over keep what they had: it is computed, and nobody reads it.
+        for place, (window, axes) in zip(self.model.staged()[name], images, strict=False):
+            place[:] = np.flip(window, axes)
         (found,) = self.model.run().values()
-        return np.flip(found[0], axes)
+        return [np.flip(it, axes) for it, (_, axes) in zip(found, images, strict=False)]
 
     def _mirrored(self) -> list[tuple[int, ...]]:
         """Return all sets of axes, in a fixed order."""
@@ -99,12 +121,18 @@ def windows_of(config: Config, prepared: Prepared) -> Windows:
 
 
 def rows_together(model: ScanModel, windows: Windows) -> int:
-    """Return how many rows of windows one member has before the next: as setting its weights takes time."""
+    """Return how many rows of windows one member has before the next: as setting its weights takes time.
+
+    As many as fill passes, if windows share these.
+    """
+    _, along_y, along_x = windows.starts
+    full = model.at_once // gcd(model.at_once, len(along_y) * len(along_x))
     if len(model.members) == 1:
-        return 1
+        return full
     plane = 4 * (model.channels + 1) * windows.extent[1] * windows.extent[2]
     room, starts = SUMS // plane, windows.starts[0]
-    return max(1, sum(start - starts[0] < room for start in starts))
+    rows = sum(start - starts[0] < room for start in starts)
+    return max(full, rows // full * full)
 
 
 def flips_of(config: Config) -> tuple[int, ...]:
@@ -151,15 +179,17 @@ def _restored(
     array, inside = padded(prepared.array, windows.size)
     total, done = len(windows.meeting(inside)) * len(model.members), itertools.count(1)
 
-    def run(member: int, window: Float32) -> Float32:
-        values = model.logits(window, member)
+    def run(member: int, some: Sequence[Float32]) -> Sequence[Float32]:
+        values = model.logits(some, member)
         if progress:
-            progress(next(done), total)
+            for _ in some:
+                progress(next(done), total)
         return values
 
     assert config.data.prepare is not None
     runs = [partial(run, member) for member in range(len(model.members))]
-    means = mean_planes(array, windows, model.channels, runs, rows_together(model, windows))
+    rows = rows_together(model, windows)
+    means = mean_planes(array, windows, model.channels, runs, rows, model.at_once)
     planes = _inner(means, inside.slices())
     yield from resampled_planes(planes, prepared.restoring(config.data.prepare))
 

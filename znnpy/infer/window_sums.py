@@ -19,8 +19,8 @@ from znnpy.infer.sliding_window import Windows
 Float32 = NDArray[np.float32]
 MEANS = 1 << 20
 """Bytes of means that are handed on at once, while all memory of the engine stands beside them."""
-Run = Callable[[Float32], Float32]
-"""Returns the values (k, z, y, x) of a window (c, z, y, x); they are read before the next call."""
+Run = Callable[[Sequence[Float32]], Sequence[Float32]]
+"""Returns the values (k, z, y, x) of each of some windows (c, z, y, x); they are read before the next call."""
 
 
 def padded(array: Float32, size: Triple) -> tuple[Float32, Region]:
@@ -38,12 +38,17 @@ def padded(array: Float32, size: Triple) -> tuple[Float32, Region]:
 
 
 def mean_planes(
-    array: Float32, windows: Windows, channels: int, runs: Sequence[Run], rows: int = 1
+    array: Float32,
+    windows: Windows,
+    channels: int,
+    runs: Sequence[Run],
+    rows: int = 1,
+    at_once: int = 1,
 ) -> Iterator[Float32]:
     """Yield the weighted sums of all runs (k, planes, y, x) over all windows, from the first plane to the last.
 
     `array` (c, z, y, x) is no smaller than a window; each run gives `channels` values of a voxel. Each run has `rows`
-    rows of windows, which begin at one plane, before the next one has them.
+    rows of windows, which begin at one plane, before the next one has them, and `at_once` windows in each call.
     """
     if windows.extent == windows.size:
         yield from _of_one(array, runs)
@@ -60,14 +65,12 @@ def mean_planes(
             yield from _taken(sums, total, start - first)
             _moved(sums, total, start - first)
             first = start
-        for number, run in enumerate(runs):
-            for window in together:
-                z, y, x = window.slices()
-                here = (slice(z.start - first, z.stop - first), y, x)
-                if number == 0:
-                    total[here] += weight
-                # No name is given to the values: they would live while the next ones are made.
-                _add(run(array[:, z, y, x]), shares, sums[:, *here])
+        places = [window.slices() for window in together]
+        for z, y, x in places:
+            total[z.start - first : z.stop - first, y, x] += weight
+        for run in runs:
+            for low in range(0, len(places), at_once):
+                _add_all(run, array, places[low : low + at_once], shares, sums, first)
     yield from _taken(sums, total, depth - first)
 
 
@@ -77,14 +80,31 @@ def _of_one(array: Float32, runs: Sequence[Run]) -> Iterator[Float32]:
     Its weights would be in sums and totals alike.
     """
     first, *others = runs
-    sums = first(array)
+    (sums,) = first([array])
     if others:
         sums = np.array(sums)  # the next run may write there
         for run in others:
-            sums += run(array)
+            sums += run([array])[0]
     step = max(1, MEANS // sums[:, 0].nbytes)
     for low in range(0, sums.shape[1], step):
         yield sums[:, low : low + step]
+
+
+def _add_all(
+    run: Run,
+    array: Float32,
+    places: Sequence[tuple[slice, slice, slice]],
+    weight: Float32 | None,
+    sums: Float32,
+    first: int,
+) -> None:
+    """Add what a run says of windows at these places, in their order, to the sums of planes from `first` on.
+
+    No values live longer: not while the next ones are made.
+    """
+    found = run([array[:, *place] for place in places])
+    for (z, y, x), values in zip(places, found, strict=True):
+        _add(values, weight, sums[:, z.start - first : z.stop - first, y, x])
 
 
 def _add(values: Float32, weight: Float32 | None, sums: Float32) -> None:

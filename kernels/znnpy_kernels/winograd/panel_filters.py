@@ -43,9 +43,30 @@ PANELS = words(
     "depth0 depth1 block0 block1 together scratch scratch_worker"
 )
 PAIR = 2  # vectors of outputs whose filters lie side by side
-MOST_TERMS = max(16, LANES)  # inputs at a time
-# From tap to tap, and from point to point: known while code is made, so that addresses are no registers.
-ROW = odd_bytes(MOST_TERMS * PAIR)
+MOST_TERMS, MOST_FLAT_TERMS = max(16, LANES), 32 if LANES < 16 else 16
+"""Inputs at a time; of filters of one tap along z, whose points are few. With 16 lanes 32 have not been measured."""
+
+
+def most_terms(taps_z: int) -> int:
+    """Return how many inputs are taken at a time at most."""
+    return MOST_FLAT_TERMS if taps_z == 1 else MOST_TERMS
+
+
+def row_bytes(taps_z: int) -> int:
+    """Bytes from point to point, and of cubes from tap to tap.
+
+    Known while code is made, so that addresses are no registers.
+    """
+    return odd_bytes(most_terms(taps_z) * PAIR)
+
+
+_FLAT_ROW, _ROW = row_bytes(1), row_bytes(3)
+
+
+@inlined
+def row_of(form: Any) -> Any:
+    """The same in compiled code."""
+    return _FLAT_ROW if form.taps_z == 1 else _ROW
 
 
 def _asking(level: int) -> Any:
@@ -191,7 +212,7 @@ def _all_depths(
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
         b, (_, source, step, target) = builder, args
         line = [_vector(b, source, z, step) for z in range(deep.taps)]
-        _put(b, filter_line(b, line), target, high.taps * wide.taps * ROW)
+        _put(b, filter_line(b, line), target, high.taps * wide.taps * row_bytes(deep.taps))
         return context.get_dummy_value()
 
     return types.void(form, *[types.int64] * 3), codegen
@@ -218,56 +239,71 @@ def depths_of(
 ) -> None:
     """Planes low..high of points along z of vectors that lie one behind the other: [z][tap along y, x][vector].
 
-    `tap`: bytes from tap to tap, there; here ROW. Taps are read as they lie, which the hardware foresees.
+    `tap`: bytes from tap to tap, there; here `row_of`. Taps are read as they lie, which the hardware foresees.
     """
-    plane = form.taps_y * form.taps_x
+    plane, row = form.taps_y * form.taps_x, row_of(form)
     for number in range(plane):
         for vector in range(vectors):
             here = source + number * tap + vector * VECTOR_BYTES
-            there = target + number * ROW + vector * VECTOR_BYTES
+            there = target + number * row + vector * VECTOR_BYTES
             if high - low == form.points_z:
                 _all_depths(form, here, plane * tap, there)
             else:
                 for depth in range(low, high):
-                    into = there + (depth - low) * plane * ROW
+                    into = there + (depth - low) * plane * row
                     _one_depth(form, FILTER_FACTORS[depth], here, plane * tap, into)
 
 
 @intrinsic(prefer_literal=True)
 def _columns(
-    typingctx: Any, form: Any, unit: Any, source: Any, target: Any
+    typingctx: Any, form: Any, unit: Any, source: Any, tap: Any, target: Any
 ) -> tuple[Signature, Any]:
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
-        b, (_, _, source, target) = builder, args
-        _, high, wide = axes_of(form)
+    deep, high, wide = axes_of(form)
+    row = row_bytes(deep.taps)
+
+    def emit(b: ir.IRBuilder, source: Value, tap: Value | int, target: Value) -> None:
         # What other columns would need is left out when code is optimised.
         rows = [
-            filter_line(b, [_vector(b, source, y * wide.taps + x, ROW) for x in range(wide.taps)])
+            filter_line(b, [_vector(b, source, y * wide.taps + x, tap) for x in range(wide.taps)])
             for y in range(high.taps)
         ]
         units = SOURCE_ROWS[wide.taps]
         for number, x in enumerate(units[min(unit.literal_value, len(units) - 1)]):
             made = filter_line(b, [values[x] for values in rows])
-            _put(b, made, b.add(target, word(number * high.points * ROW)), ROW)
+            _put(b, made, b.add(target, word(number * high.points * row)), row)
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
+        b, (_, _, source, tap, target) = builder, args
+        if deep.taps > 1:
+            emit(b, source, row, target)
+            return context.get_dummy_value()
+        # Of whole blocks and pairs, as almost all are: constant offsets, or they would be kept on the stack.
+        usual = b.icmp_signed("==", tap, word(TILE))
+        with b.if_else(usual) as (then, other):
+            with then:
+                emit(b, source, TILE, target)
+            with other:
+                emit(b, source, tap, target)
         return context.get_dummy_value()
 
-    return types.void(form, unit, *[types.int64] * 2), codegen
+    return types.void(form, unit, *[types.int64] * 3), codegen
 
 
 @inlined
-def columns_of(form: Any, unit: int, source: int, vectors: int, target: int) -> None:
+def columns_of(form: Any, unit: int, source: int, tap: int, vectors: int, target: int) -> None:
     """The columns of a unit of a plane of points of so many vectors, [x][y][vector], from taps along y and x.
 
-    Of both ROW bytes apart. Units: columns of the same sums (`line_transforms.SOURCE_ROWS`).
+    `tap`: bytes from tap to tap, of one tap along z; else, and of points, `row_of`. Units: columns of the same sums
+    (`line_transforms.SOURCE_ROWS`).
     """
     for number in range(vectors):
         here, there = source + number * VECTOR_BYTES, target + number * VECTOR_BYTES
         # Constants, as code is made for each unit.
         if unit == 0:
-            _columns(form, 0, here, there)
+            _columns(form, 0, here, tap, there)
         elif unit == 1:
-            _columns(form, 1, here, there)
+            _columns(form, 1, here, tap, there)
         elif unit == 2:
-            _columns(form, 2, here, there)
+            _columns(form, 2, here, tap, there)
         else:
-            _columns(form, 3, here, there)
+            _columns(form, 3, here, tap, there)

@@ -17,11 +17,12 @@ Argument words. Addresses in bytes, 64-byte aligned; counts.
     filters                     packed filters of the layer, from the first input and output on
     depth0, depth1              planes of points of this task
     block0, block1              vectors of outputs of this task, an even one first
-    together                    blocks of inputs at a time, `MOST_TERMS` inputs at most; one if tiles are
+    together                    blocks of inputs at a time, `most_terms` inputs at most; one if tiles are
                                 `FEW_TILES` or less
     scratch, scratch_worker     worker w owns `panels_floats` from w * scratch_worker on: tiles
                                 [plane][x][block][y][tile], sums [vector][plane][x][y][tile], filters
-                                whose lanes lay apart, planes of filters [z][y][x][vector], two columns
+                                whose lanes lay apart, planes of filters [z][y][x][vector] where these have several
+                                taps along z, two columns
 
 Tasks of disjoint planes or vectors may run concurrently.
 """
@@ -41,7 +42,6 @@ from znnpy_kernels.winograd.forms import FORMS, Triple, name_of
 from znnpy_kernels.winograd.panel_filters import (
     PAIR,
     PANELS,
-    ROW,
     ahead_of,
     ask,
     ask_piece,
@@ -50,6 +50,8 @@ from znnpy_kernels.winograd.panel_filters import (
     exchange,
     filters_of,
     next_piece,
+    row_bytes,
+    row_of,
     taps_of,
     width_of,
 )
@@ -70,8 +72,9 @@ def panels_floats(taps: Triple, depths: int, blocks: int, tiles: int, together: 
     points = odd_bytes(tiles)
     loose = taps[0] * taps[1] * taps[2] * together * TILE
     # Before axes x and y, and two columns behind them.
-    rows = depths * taps[1] * taps[2] + 2 * form.points_y
-    return int(depths * face * (together + blocks) * points + loose + rows * ROW) // 4
+    rows = (depths * taps[1] * taps[2] if taps[0] > 1 else 0) + 2 * form.points_y
+    sums = depths * face * (together + blocks) * points
+    return int(sums + loose + rows * row_bytes(taps[0])) // 4
 
 
 @inlined
@@ -132,29 +135,59 @@ def _multiplied(
     terms = min(args[at.inputs] - begin, args[at.together] * LANES)
     tiles = args[at.rows] * args[at.tiles] * args[at.images]
     step = form.points_x * form.points_y * compiled_odd_bytes(tiles)
-    made, face = _scratch_behind(form, args, loose), form.taps_x * form.taps_y * ROW
-    filters = made + (high - low) * face
-    for block in range(cover(terms, LANES)):
-        source, count, tap = filters_of(form, exchanged, args, pair, begin, block, loose)
-        into = made + block * LANES * width * VECTOR_BYTES
-        depths_of(form, low, high, source, tap, count * width, into)
+    made, face = _scratch_behind(form, args, loose), form.taps_x * form.taps_y * row_of(form)
+    filters = made
+    if form.taps_z > 1:
+        filters = made + (high - low) * face
+        for block in range(cover(terms, LANES)):
+            source, count, tap = filters_of(form, exchanged, args, pair, begin, block, loose)
+            into = made + block * LANES * width * VECTOR_BYTES
+            depths_of(form, low, high, source, tap, count * width, into)
     # Filters come from memory, whose order the hardware does not foresee; a share with each call, as requests in bursts
     # would keep all others waiting.
     calls = form.points_x * form.points_y * cover(tiles, ROWS[width - 1])
     piece = next_piece(form, exchanged, args, pair, begin, calls * (high - low))
     for depth in range(high - low):
         seen, into = points + depth * cover(terms, LANES) * step, sums + depth * step
+        own = made + depth * face if form.taps_z > 1 else loose
         _plane(
-            form, args, width, terms, made + depth * face, filters, seen, into, piece, depth * calls
+            form,
+            exchanged,
+            args,
+            pair,
+            begin,
+            terms,
+            own,
+            filters,
+            seen,
+            into,
+            piece,
+            depth * calls,
         )
 
 
 @inlined
+def _columns_made(
+    form: Any, exchanged: bool, args: Any, pair: int, begin: int, unit: int, terms: int, made: int, filters: int
+) -> None:  # fmt: skip
+    """Columns of points of a unit: of a plane at `made`, or of taps as they lie, which may be those exchanged there."""
+    width = width_of(args, pair)
+    if form.taps_z > 1:
+        columns_of(form, unit, made, 0, terms * width, filters)
+    else:
+        for block in range(cover(terms, LANES)):
+            source, count, tap = filters_of(form, exchanged, args, pair, begin, block, made)
+            into = filters + block * LANES * width * VECTOR_BYTES
+            columns_of(form, unit, source, tap, count * width, into)
+
+
+@inlined
 def _plane(
-    form: Any, args: Any, width: int, terms: int, made: int, filters: int, points: int, sums: int, piece: Any,
-    call: int,
+    form: Any, exchanged: bool, args: Any, pair: int, begin: int, terms: int, made: int, filters: int, points: int,
+    sums: int, piece: Any, call: int,
 ) -> None:  # fmt: skip
     """Products of a plane of points, in register blocks of tiles; what comes next is asked for meanwhile."""
+    width = width_of(args, pair)
     tiles = args[PANELS.rows] * args[PANELS.tiles] * args[PANELS.images]
     point, high, blocks = compiled_odd_bytes(tiles), form.points_y, cover(terms, LANES)
     last = terms - (blocks - 1) * LANES
@@ -165,9 +198,13 @@ def _plane(
         # Columns 1 and 2, 3 and 4 are made together.
         second = (x == 2 or x == 4) * high
         if second == 0:
-            columns_of(form, cover(x, 2), made, terms * width, filters)
+            unit = cover(x, 2)
+            _columns_made(form, exchanged, args, pair, begin, unit, terms, made, filters)
         for y in range(high):
-            source, weights = points + (x * blocks * high + y) * point, filters + (second + y) * ROW
+            source, weights = (
+                points + (x * blocks * high + y) * point,
+                filters + (second + y) * row_of(form),
+            )
             target = sums + (x * high + y) * point
             for some in range(parts):
                 by, end = some * tiles // parts, (some + 1) * tiles // parts

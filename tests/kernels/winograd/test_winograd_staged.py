@@ -17,7 +17,7 @@ from znnpy_kernels.machine.guards import address
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.winograd.few_tiles import FEW_TILES
 from znnpy_kernels.winograd.forms import FORMS
-from znnpy_kernels.winograd.panel_filters import MOST_TERMS
+from znnpy_kernels.winograd.panel_filters import most_terms
 from znnpy_kernels.winograd.panels import PANELS_OF, panels_floats
 from znnpy_kernels.winograd.planes import plane
 from znnpy_kernels.winograd.stages import (
@@ -148,7 +148,7 @@ def way(filters: Any, exchanged: bool | None, size: int) -> Products:
         exchanged=exchanged,
         depths=min(6, size),
         vectors=2 * size,
-        together=min(size, MOST_TERMS // LANES),
+        together=min(size, most_terms(filters.shape[2]) // LANES),
     )
 
 

@@ -62,6 +62,7 @@ STREAMED_RATE = 33e9  # bytes/s of transformed filters that a group reads once, 
 # The same where filters are transformed on the way, and seconds of a point of a pair of channels for that.
 PANELS_RATE, POINT_SECONDS = 82e9, 0.09e-9
 FEWER_LANES_RATE, FEWER_LANES_SECONDS = 68e9, 0.24e-9  # these two of vectors of fewer lanes
+FLAT_POINT_SECONDS = 0.07e-9  # of filters of one tap along z, whose points take fewer operations
 SINGLE_SECONDS = 0.055e-9  # the same of few tiles, which are added to sums at once
 # Of a task's sums, which stay in an L2 cache; channels that it has at least, if a part of its planes will do.
 SUMS_BYTES, WIDE_PANEL = 1 << 19, 64
@@ -303,7 +304,7 @@ def _column_seconds(shape: ConvShape, tiles: float) -> float:
 
 def _way_seconds(shape: ConvShape, tiles: float, lanes: int = LANES_COUNTED) -> float:
     """Return the seconds of a group's products with filters that are transformed on the way."""
-    rate, made = PANELS_RATE, POINT_SECONDS
+    rate, made = PANELS_RATE, POINT_SECONDS if shape.size[0] > 1 else FLAT_POINT_SECONDS
     if lanes < LANES_COUNTED:
         rate, made = FEWER_LANES_RATE, FEWER_LANES_SECONDS
     made = SINGLE_SECONDS if tiles <= FEW_TILES else made

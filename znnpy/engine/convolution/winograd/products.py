@@ -9,7 +9,7 @@ from typing import NamedTuple
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.winograd.few_tiles import FEW_TILES
 from znnpy_kernels.winograd.forms import FORMS
-from znnpy_kernels.winograd.panel_filters import MOST_TERMS, PAIR
+from znnpy_kernels.winograd.panel_filters import PAIR, most_terms
 from znnpy_kernels.winograd.panels import PANELS_OF, panels_floats
 from znnpy_kernels.winograd.planes import plane
 from znnpy_kernels.winograd.products import odd_bytes
@@ -23,11 +23,6 @@ from znnpy.engine.tasks.task_identity import Part
 from znnpy.plan.algorithms.winograd import panel_parts
 from znnpy.plan.partition import evenly
 
-TOGETHER = MOST_TERMS // LANES
-"""Blocks of inputs whose products are added to sums in the L2 cache at a time: more leave no room for their filters.
-
-Of 16 lanes: 320 -> 320 channels on 8^3 take 9.3 ms with one block and 11.2 with two.
-"""
 SHALLOW_BYTES = 1 << 16
 """Of sums of a task of shallow images, about."""
 AGAIN = 0.04
@@ -88,7 +83,8 @@ def emit_panels(step: Step, ends: Ends, waiting: Waiting, seconds: float, sets: 
     parameter, form = ends.build.parameters[ends.edge.name], FORMS[ends.edge.size]
     source, target, grain = ends.source, ends.target, ends.build.layout.grain
     tiles = waiting.images * waiting.tiles * waiting.rows
-    together = min(source.blocks, TOGETHER) if tiles > FEW_TILES else 1
+    most = most_terms(ends.edge.size[0]) // LANES
+    together = min(source.blocks, most) if tiles > FEW_TILES else 1
     pairs = -(-target.blocks // PAIR)
     depths, outputs = panel_parts(ends.shape, tiles)
     panels = -(-pairs // max(1, outputs // (PAIR * LANES)))
