@@ -60,7 +60,7 @@ def summed(world: World, by: Strategy, size: int, repeats: int) -> list[float]:
     ends = tuple(min(end, floats) for end in range(PIECE, floats + PIECE, PIECE))
     outbox.begin()
     ranks = Ranks.of(world.size, world.size)
-    for color, bundle in in_turn(by, [[Total("all", ends, buffer=buffer)]]):
+    for color, bundle in in_turn(by, [[Total("all", ends, buffer=buffer)]], ranks):
         if by.fixed:
             all_reduce(step, rooms, outbox, ranks, color, bundle)
         else:

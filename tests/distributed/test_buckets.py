@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from znnpy.distributed.buckets import ALONE, Pieces, bundled, in_turn, size_of
+from znnpy.distributed.reduction_tree import Ranks
 from znnpy.distributed.strategies import STRATEGIES, strategy
 
+FOUR = Ranks.of(4, 4)
 LENGTHS = st.lists(st.integers(1, 60), min_size=1, max_size=6)
 
 
@@ -64,7 +66,7 @@ def test_what_is_better_alone_is_packed_with_nothing() -> None:
     given_ = [pieces("a", 2), pieces("b", 15), pieces("c", 3), pieces("d", 4)]
     assert told(bundled(given_, 100, alone=60)) == [[("b", 60)], [("a", 8), ("c", 12), ("d", 16)]]
     large = pieces("b", ALONE // 4)
-    (_, first), (_, second) = in_turn(strategy("tree"), [[given_[0], large, given_[2]]])
+    (_, first), (_, second) = in_turn(strategy("tree"), [[given_[0], large, given_[2]]], FOUR)
     assert told([first, second]) == [[("b", ALONE)], [("a", 8), ("c", 12)]]
 
 
@@ -77,7 +79,7 @@ def test_numbers_of_other_sizes_are_apart() -> None:
 def test_messages_of_a_fixed_tree_are_of_one_layer_and_colors_take_turns(name: str) -> None:
     layers = [[pieces("a", 1), pieces("b", 1)], [pieces("c", 1)], [pieces("d", 1)]]
     way = STRATEGIES[name]  # type: ignore[index]
-    colors, found = zip(*in_turn(way, layers), strict=True)
+    colors, found = zip(*in_turn(way, layers, FOUR), strict=True)
     owners = [[it.owner for it in bundle] for bundle in found]
     assert owners == ([["a", "b"], ["c"], ["d"]] if way.fixed else [["a", "b", "c", "d"]])
     assert list(colors) == [
@@ -89,10 +91,13 @@ def test_small_layers_have_no_color_and_take_no_turn() -> None:
     way = strategy("multicolor", 2)
     sizes = [way.doubled, way.doubled + 4, 4, way.doubled + 4, way.doubled + 4, 8]
     layers = [[pieces("a", size // 4)] for size in sizes]
-    assert [color for color, _ in in_turn(way, layers)] == [None, 0, None, 1, 0, None]
+    assert [color for color, _ in in_turn(way, layers, FOUR)] == [None, 0, None, 1, 0, None]
     # Messages that are asked to be smaller are of smaller layers.
-    colors = [color for color, _ in in_turn(strategy("multicolor", 2, 4), layers)]
+    colors = [color for color, _ in in_turn(strategy("multicolor", 2, 4), layers, FOUR)]
     assert colors == [0, 1, None, 0, 1, 0]
+    # Where one rank would send to many at once, small layers take turns as well.
+    colors = [color for color, _ in in_turn(way, layers, Ranks.of(9, 9))]
+    assert colors == [0, 1, 0, 1, 0, 1]
 
 
 def test_large_layers_have_larger_messages_unless_a_size_is_asked_for() -> None:
@@ -100,6 +105,6 @@ def test_large_layers_have_larger_messages_unless_a_size_is_asked_for() -> None:
     # 64 KiB each; a layer has two messages for each color before they grow.
     for most, rows in ((256, 32), (512, 64), (1024, 128), (1024, 512)):
         layer = [pieces("a", *[1 << 14] * rows)]
-        assert {size_of(bundle) for _, bundle in in_turn(usual, [layer])} == {most << 10}
-        assert {size_of(bundle) for _, bundle in in_turn(asked, [layer])} == {1 << 16}
-    assert {size_of(it) for _, it in in_turn(strategy("tree"), [layer])} == {1 << 20}
+        assert {size_of(bundle) for _, bundle in in_turn(usual, [layer], FOUR)} == {most << 10}
+        assert {size_of(bundle) for _, bundle in in_turn(asked, [layer], FOUR)} == {1 << 16}
+    assert {size_of(it) for _, it in in_turn(strategy("tree"), [layer], FOUR)} == {1 << 20}

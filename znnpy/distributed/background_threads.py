@@ -51,6 +51,11 @@ def be_punctual() -> None:
         prctl(PR_SET_TIMERSLACK, TIMER_SLACK)
 
 
+def turn_call() -> int:
+    """Return the number of Linux's sched_setattr, by which a thread's turns get their length; 0 on other systems."""
+    return SCHED_SETATTR.get(platform.machine(), 0) if sys.platform == "linux" else 0
+
+
 class SchedulingAttributes(ctypes.Structure):
     """`struct sched_attr` of <linux/sched/types.h>, as the first version has it."""
 
@@ -73,9 +78,8 @@ def take_short_turns() -> None:
     1.4 ms or more, although what it waits for is another one's: `sched_yield` gives it to threads of the same session
     alone, and launchers begin a session for each rank.
     """
-    number = SCHED_SETATTR.get(platform.machine())
     # Elsewhere, and where a policy without such turns was asked for, turns are as they are.
-    if sys.platform == "linux" and number is not None:
+    if number := turn_call():
         # As it is, for the thread: the call would set it.
         nice = os.getpriority(os.PRIO_PROCESS, 0)
         size = ctypes.sizeof(SchedulingAttributes)

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from znnpy_kernels.scheduling.backoff import REST, rest
+from znnpy_kernels.scheduling.backoff import REST, TURN, rest
 from znnpy_kernels.scheduling.messages import MOST
 
+from znnpy.distributed.background_threads import turn_call
 from znnpy.distributed.mailbox import Mailbox
 from znnpy.distributed.message_table import HANDLE, STATUS, MessageTable
 from znnpy.distributed.mpi import MPI, address_of
@@ -35,6 +36,11 @@ def clock_wait() -> int:
     return ctypes.cast(wait, ctypes.c_void_p).value or 0 if wait else 0
 
 
+def system_call() -> int:
+    """Return the address of the C library's function for system calls by number."""
+    return ctypes.cast(ctypes.CDLL(None).syscall, ctypes.c_void_p).value or 0
+
+
 class Resting:
     """Serves a graph's messages until there is something for Python: requests, or a message of a communicator."""
 
@@ -42,6 +48,7 @@ class Resting:
         self._mailbox, self._block = mailbox, np.zeros(len(REST), np.int64)
         self._address = int(self._block.ctypes.data)
         self._status, self._posted = np.zeros(STATUS, np.uint8), np.zeros(MOST, np.int64)
+        self._turn = np.zeros(len(TURN), np.int64)
         # Room for most networks' messages under way; grown where there are more.
         self._rooms(16)
         self._fill(
@@ -58,6 +65,9 @@ class Resting:
             comm=ctypes.c_int64(MPI._handleof(comm)).value,
             status=self._status.ctypes.data,
             wait=clock_wait(),
+            system=system_call(),
+            set_turn=turn_call(),
+            turn=self._turn.ctypes.data,
         )
         # Compiled now: the first wait must not be a compilation.
         rest.compile()

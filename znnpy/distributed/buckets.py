@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Self, TypeVar
 
+from znnpy.distributed.reduction_tree import Ranks
 from znnpy.distributed.strategies import Strategy
 
 # 32 KiB: above, a copy into a packed message costs more than a message of its own; see the measurements at the
@@ -53,21 +54,22 @@ P = TypeVar("P", bound=Pieces)
 
 
 def in_turn(
-    strategy: Strategy, layers: Iterable[Sequence[P]]
+    strategy: Strategy, layers: Iterable[Sequence[P]], ranks: Ranks
 ) -> Iterator[tuple[int | None, tuple[P, ...]]]:
     """Yield the messages of a strategy, layer after layer, and the color of each: they take turns.
 
-    None instead of a color: of a layer so small that every rank adds it up (`Ranks.rounds`).
+    None instead of a color: of a layer so small that every rank adds it up, where ranks can (`Ranks.rounds`).
     Messages of a fixed tree are of one layer; those that the library adds up may be of several.
     """
     # In turn, so that each color carries about as many messages.
     colors = itertools.cycle(range(strategy.colors))
     if strategy.fixed:
+        doubled = strategy.doubled if ranks.rounds() else 0
         # Layer by layer: a message of two layers would leave only when the later of both is ready.
         for layer in layers:
             size = size_of(layer)
             for bundle in bundled(layer, strategy.chunk_of(size), ALONE):
-                yield None if size <= strategy.doubled else next(colors), bundle
+                yield None if size <= doubled else next(colors), bundle
     else:
         # Over layers: the library's sums must be few, and have no fixed order that a layer could break.
         for bundle in bundled([it for layer in layers for it in layer], strategy.chunk):

@@ -79,8 +79,8 @@ def traffic(ranks: Ranks, strategy: Strategy, layers: Layers) -> Traffic:
     # Levels of the tree over ranks; up, and with colors down again.
     levels, most = (ranks.size - 1).bit_length(), 0
     rounds = [hop for found in ranks.rounds() or () for hop in found]
-    for color, bundle in in_turn(strategy, layers):
-        if color is None and rounds:
+    for color, bundle in in_turn(strategy, layers, ranks):
+        if color is None:
             most = max(most, levels)
             for into, source in rounds:
                 messages[into] += 1
@@ -88,7 +88,7 @@ def traffic(ranks: Ranks, strategy: Strategy, layers: Layers) -> Traffic:
                 sent[source] += size_of(bundle)
             continue
         most = 2 * levels
-        for into, source in hops[color or 0]:
+        for into, source in hops[color]:
             for rank in (into, source):  # who sends up gets as much back, and the other way round
                 messages[rank] += 2
                 sent[rank] += size_of(bundle)

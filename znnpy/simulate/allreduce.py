@@ -115,7 +115,7 @@ def exchanged(
     # Step by step, so that tasks are declared in the order in which ranks declare them.
     for step in sorted({it.step for layer in layers for it in layer}):
         own = [[it for it in layer if it.step == step] for layer in layers]
-        for color, bundle in in_turn(strategy, own):
+        for color, bundle in in_turn(strategy, own, drawn.tree):
             drawn.add_up(_Carried.of(bundle), strategy, color)
     return drawn.done()
 

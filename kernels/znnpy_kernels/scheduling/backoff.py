@@ -2,8 +2,8 @@
 
 Polling MPI is also what moves messages that are under way. Messages of the attached graph are started and completed
 here (`messages.py`); Python is entered only for what is left to it: a look in Python takes many times as long, since
-after a nap all data that it touches have left the caches. While workers sleep for want of what is under way, the thread
-polls without naps for a while: it takes a core that nobody else of this rank wants.
+after a nap all data that it touches have left the caches. While workers have nothing to do, the thread polls without
+naps for a while: it takes a core that nobody else of this rank wants, and gives it to other ranks between its looks.
 """
 
 from __future__ import annotations
@@ -27,21 +27,27 @@ from znnpy_kernels.scheduling.parking import nanoseconds
 
 REST = words(
     "active shortest longest patience until naps test pending requests found indices statuses "
-    "probe source tag comm status flag error graph posted eager wait"
+    "probe source tag comm status flag error graph posted eager wait system set_turn turn"
 )
 """active: when something has happened last; a nap takes one of `patience` parts of the time since then, within
 `shortest` and `longest`; until: when to end; all in nanoseconds of CLOCK_MONOTONIC. naps: how many there were. test,
 probe: addresses of MPI_Testsome and MPI_Iprobe; requests: address of `pending` handles; found: how many are
 complete, whose places come to `indices`; source, tag, comm: of messages to look for; statuses, status, flag: rooms;
 error: what MPI returned last. graph: address of a `messages.GRAPH`, 0 without one;
-posted: room for the posts of a look; eager: nanoseconds without anything new for which it polls while workers sleep.
-wait: address of `sem_clockwait`, 0 where the C library has none (glibc before 2.30)."""
+posted: room for the posts of a look; eager: nanoseconds without anything new for which it polls while workers have
+nothing to do. wait: address of `sem_clockwait`, 0 where the C library has none (glibc before 2.30). system: address of
+`syscall`, set_turn: the number of Linux's sched_setattr, 0 elsewhere; turn: room for its attributes."""
 ROUND = 100_000
 """After each so many nanoseconds of a nap MPI is asked once more: it may move large messages by a small buffer a
 call."""
 
 EAGER_LOOKS = 8
 """While it polls without naps, MPI is asked so many times for the graph's messages alone: half of the calls."""
+OWN_LOOKS = 4
+"""Of these so many follow each other before other ranks have the core, if they want it."""
+# Of <linux/sched/types.h>, as the first version has it.
+TURN = words("size_and_policy flags nice_and_priority runtime deadline period")
+"""`struct sched_attr`; of a thread that is no real-time thread `runtime` is the length of its turns."""
 MONOTONIC, REALTIME = 1, 0
 """Numbers of Linux's clocks. By the wall clock a nap would last for as long as it is set back."""
 
@@ -60,10 +66,12 @@ def rest(mailbox: int, block: int) -> None:
             return
         idle = now - given[at.active]
         if idle < given[at.eager] and given[at.graph] != 0 and workers_wait(given[at.graph]):
-            for _ in range(EAGER_LOOKS):
+            for look in range(EAGER_LOOKS):
                 if serve(mailbox, block):
                     return
                 sched_yield()
+                if look % OWN_LOOKS == OWN_LOOKS - 1:
+                    give_way(block)
             continue
         # The longer nothing happens, the longer the naps: the delay stays a fixed part of the time that was
         # waited for anyway.
@@ -78,6 +86,27 @@ def rest(mailbox: int, block: int) -> None:
         for _ in range(nap // ROUND):
             if anything_new(mailbox, block):
                 return
+
+
+@part
+def give_way(block: int) -> None:
+    """Give the core to whoever waits for it, also to threads of other sessions, whom `sched_yield` passes over.
+
+    Linux takes a thread whose turns get another length off the queue of its core, and its session with it, and puts
+    both behind those that wait. So turns get one longer by a nanosecond, and the next time the former one.
+    """
+    given = longs(block)
+    number, turn = given[REST.set_turn], given[REST.turn]
+    if number == 0:
+        return
+    # Asked each time: nice value and policy, which the call below sets as well, may be changed from outside. The number
+    # of sched_getattr is the next one wherever this one is known.
+    call_c(given[REST.system], (number + 1, 0, turn, 8 * len(TURN), 0))
+    # Before Linux 6.12 turns have no length of their own, and those of real-time threads are not ours to change.
+    if longs(turn)[TURN.runtime] != 0 and longs(turn)[TURN.period] == 0:
+        longs(turn)[TURN.runtime] ^= 1
+        call_c(given[REST.system], (number, 0, turn, 0, 0))
+        sched_yield()
 
 
 @part

@@ -159,11 +159,9 @@ def close_gaps(graph: int) -> None:
 
 @part
 def workers_wait(graph: int) -> Any:
-    """Return whether messages are under way while a worker has no task, whose core this thread may take."""
-    given = longs(graph)
-    if given[GRAPH.under_way] == 0 or given[GRAPH.control] == 0:
-        return False
-    return anybody_idle(given[GRAPH.control])
+    """Return whether a worker has no task: its core this thread may take."""
+    control = longs(graph)[GRAPH.control]
+    return control != 0 and anybody_idle(control)
 
 
 @native("int64(int64,int64)")

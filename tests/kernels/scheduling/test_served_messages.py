@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import time
 
 import numpy as np
@@ -10,7 +11,7 @@ from served import Library, Serving
 from znnpy_kernels.machine.abi import kernel, words
 from znnpy_kernels.machine.atomics import add_acq_rel
 from znnpy_kernels.machine.memory import longs
-from znnpy_kernels.scheduling.backoff import REST
+from znnpy_kernels.scheduling.backoff import EAGER_LOOKS, OWN_LOOKS, REST, TURN
 from znnpy_kernels.scheduling.control_block import (
     AWAKE,
     HEADER_BYTES,
@@ -28,6 +29,7 @@ from znnpy.graph import GraphBuilder, Named
 from znnpy.scheduler import Executor
 
 COUNT = words("word")
+SYSTEM = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_int64] * 5)
 
 
 @kernel(COUNT)
@@ -128,6 +130,15 @@ def test_a_worker_says_that_it_looks_for_tasks_until_it_has_one():
     assert seen.tolist() == [AWAKE]
 
 
+def two_workers(state):
+    """A control block of which one worker has a task and the other this state."""
+    control = np.zeros((HEADER_BYTES + 2 * QUEUE_BYTES) // 8, np.int64)
+    control[[WORKERS // 8, SLEEPERS // 8]] = 2, state == PARKED
+    control[QUEUES // 8] = control.ctypes.data + HEADER_BYTES
+    control[(HEADER_BYTES + QUEUE_BYTES + STATE) // 8] = state
+    return control
+
+
 @pytest.mark.parametrize(
     ("state", "eager", "posts", "naps"),
     [
@@ -135,21 +146,57 @@ def test_a_worker_says_that_it_looks_for_tasks_until_it_has_one():
         (SEARCHING, True, [0], 0),
         (AWAKE, True, [0], 1),
         (PARKED, False, [0], 1),
-        (SEARCHING, True, [], 1),
+        (SEARCHING, True, [], 0),
     ],
 )
-def test_it_asks_without_naps_while_a_worker_has_no_task_for_what_is_under_way(
-    state, eager, posts, naps
-):
-    control = np.zeros((HEADER_BYTES + 2 * QUEUE_BYTES) // 8, np.int64)
-    control[[WORKERS // 8, SLEEPERS // 8]] = 2, state == PARKED
-    control[QUEUES // 8] = control.ctypes.data + HEADER_BYTES
-    # Of the second one; the first has a task.
-    control[(HEADER_BYTES + QUEUE_BYTES + STATE) // 8] = state
-    hour, library = int(3600e9), Library()
+def test_it_asks_without_naps_while_a_worker_has_no_task(state, eager, posts, naps):
+    hour, library, control = int(3600e9), Library(), two_workers(state)
     address = int(control.ctypes.data)
     serving = Serving(library, 1, [0], address, nap=hour, eager=hour if eager else 0)
     # It wakes it at the first look: a nap ends by that, and without one it is seen at the next look.
     library.wakes = serving.mailbox
     serving.rest(*posts, seconds=3600)
     assert serving.block[REST.naps] == naps
+
+
+@pytest.mark.parametrize(
+    ("number", "runtime", "period", "given"),
+    [
+        (314, 100_000, 0, 2),
+        (0, 100_000, 0, 0),  # not Linux
+        (314, 0, 0, 0),  # before 6.12, or a real-time thread
+        (314, 100_000, 7, 0),  # a thread with deadlines
+    ],
+)
+def test_between_its_looks_others_have_the_core(number, runtime, period, given):
+    """Its turns become longer by a nanosecond, and as long as they were; all else is as the system says."""
+    hour, library, control = int(3600e9), Library(), two_workers(SEARCHING)
+    serving = Serving(library, 1, [0], int(control.ctypes.data), nap=hour, eager=hour)
+    library.wakes = serving.mailbox
+    calls, turn = [], np.zeros(len(TURN), np.int64)
+
+    def system(asked, thread, place, size, rest):
+        told = turn.tolist() if asked == number else None
+        calls.append((asked, thread, place, told, len(library.asked)))
+        if asked == number + 1:
+            assert size == turn.nbytes
+            turn[:] = 48, 5, 6, runtime + bool(runtime and len(calls) > 1), 8, period
+        return 0
+
+    called = SYSTEM(system)
+    address = ctypes.cast(called, ctypes.c_void_p).value
+    serving._fill(serving.block, REST, system=address, set_turn=number, turn=turn)
+    serving.rest(0, seconds=3600)
+    looks = [OWN_LOOKS * turn + 1 for turn in range(1, EAGER_LOOKS // OWN_LOOKS + 1)]
+    assert [asked for asked, *_ in calls] == ([number + 1] + [number] * bool(given)) * (
+        len(looks) * bool(number)
+    )
+    changed = [(told, look) for asked, _, _, told, look in calls if asked == number]
+    assert (
+        changed
+        == [
+            ([48, 5, 6, longer, 8, 0], look)
+            for longer, look in zip((runtime + 1, runtime), looks, strict=True)
+        ][:given]
+    )
+    assert {(thread, place) for _, thread, place, _, _ in calls} <= {(0, turn.ctypes.data)}

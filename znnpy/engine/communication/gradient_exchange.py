@@ -234,4 +234,4 @@ class Exchange:
         )
 
     def _in_turn(self, build: Build, found: Sequence[Total]) -> Iterator[tuple[int | None, Bundle]]:
-        return in_turn(self.strategy, by_layer(build.layout.network, found))
+        return in_turn(self.strategy, by_layer(build.layout.network, found), self.ranks)
