@@ -7,12 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
+from typing import TYPE_CHECKING
 
 from znnpy_kernels.machine.abi import Kernel
 
 from znnpy.data.process_memory import whole_memory
-from znnpy.engine.communication.outbox import by_layer
-from znnpy.engine.layers.gradient_accumulation import Total, totals
 from znnpy.engine.memory.allocation import STEPS, WORKERS, Build
 from znnpy.engine.memory.arena import Arena, Sharing, buffer_bytes
 from znnpy.engine.memory.layout import Layout
@@ -37,6 +36,15 @@ from znnpy.engine.tasks.rematerialization import MOST_AIMS, Sparing, repeated
 from znnpy.engine.tasks.runs import in_runs
 from znnpy.engine.tasks.task_identity import ELEMENTWISE, Pass
 from znnpy.graph import TaskGraph, Touched
+from znnpy.lazily import lazily
+
+if TYPE_CHECKING:
+    from znnpy.engine.communication import outbox
+    from znnpy.engine.layers import gradient_accumulation
+    from znnpy.engine.layers.gradient_accumulation import Total
+else:
+    outbox = lazily("znnpy.engine.communication.outbox")
+    gradient_accumulation = lazily("znnpy.engine.layers.gradient_accumulation")
 
 # Seconds of work for each worker before the memory of a buffer is reused, so that tasks seldom wait for it:
 # simulated on 16 and 64 workers, updates are as fast as with separate memory for every buffer. Below SLACK_WORKERS
@@ -404,7 +412,8 @@ def _declared(plan: MemoryPlan, settings: Settings) -> Sequence[Sequence[Declare
 
 def declared_layers(layout: Layout) -> list[list[Total]]:
     """Return what an update sums over microbatches and ranks, layer by layer; without memory."""
-    return by_layer(layout.network, totals(Build.new(Arena(), layout, 0)))
+    totals = gradient_accumulation.totals(Build.new(Arena(), layout, 0))
+    return outbox.by_layer(layout.network, totals)
 
 
 def _without_memory(plan: MemoryPlan, settings: Settings) -> Build:
