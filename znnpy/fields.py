@@ -29,6 +29,8 @@ class Strict(BaseModel):
     """A frozen model that refuses unknown keys, NaN and infinity."""
 
     model_config = ConfigDict(
+        # With the section that holds it, when a config is first read: by itself each would be built again.
+        defer_build=True,
         extra="forbid",
         frozen=True,
         allow_inf_nan=False,

@@ -34,6 +34,11 @@ class KeptFile:
         """Its bytes when it was opened."""
         return self._mark[0]
 
+    @property
+    def mark(self) -> tuple[int, int]:
+        """What tells whether it was written: its bytes and time of change when it was opened."""
+        return self._mark
+
     def verify(self) -> None:
         """Raise RunError if it was written since it was opened; another in its place does not matter."""
         if self._now() != self._mark:

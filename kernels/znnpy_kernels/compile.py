@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
+from znnpy_kernels.direct.filter_packing import pack
 from znnpy_kernels.hand_over import hand_over
 from znnpy_kernels.machine import cache, declarations
 from znnpy_kernels.machine.abi import Kernel
@@ -39,10 +40,11 @@ RUNTIME: tuple[Native, ...] = (
     worker.stop,
     worker.prepare,
     hand_over,
+    pack,
     serial.release,
     serial.run,
 )
-"""What connects and runs the kernels; compiled along with them, since the first step waits for it too."""
+"""What connects and runs the kernels, and packs filters; compiled along with them, as the first step waits for it."""
 
 
 def compile_all(kernels: Iterable[Kernel], processes: int, report: Report | None = None) -> int:

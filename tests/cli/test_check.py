@@ -15,7 +15,7 @@ from called import status_of
 
 from znnpy.cli import config_summary
 from znnpy.config import load_config
-from znnpy.engine import autotune
+from znnpy.engine import autotune, timing
 from znnpy.engine.kept import folder, graphs
 from znnpy.infer.config_model import training_model
 from znnpy.network import trained_network
@@ -63,7 +63,7 @@ def check(
     monkeypatch.setattr(autotune, "remember", lambda key, costs, _: known.setdefault(key, costs))
     monkeypatch.setattr(autotune, "compile_all", lambda *_: None)
     monkeypatch.setattr(
-        autotune, "timed", lambda shape, methods, *_, **__: estimated_costs(shape, methods)
+        timing, "timed", lambda shape, methods, *_, **__: estimated_costs(shape, methods)
     )
 
     def run(*words: str, config: str = CONFIG) -> tuple[int, str, str]:

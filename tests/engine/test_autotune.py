@@ -80,7 +80,7 @@ def _plans(monkeypatch, tmp_path):
     def timed(shape, methods, max_memory=None, bench=None):
         return {it: dict.fromkeys(PASSES, 1.0 + order.index(it.algorithm)) for it in methods}
 
-    monkeypatch.setattr(autotune, "timed", timed)
+    monkeypatch.setattr(timing, "timed", timed)
     net = load_network(NET)
 
     def plan(limit):
@@ -148,7 +148,7 @@ def test_what_was_measured_in_little_memory_serves_no_one_with_more(monkeypatch,
         made.append(max_memory)
         return {method: {"forward": float(len(made))} for method in methods}
 
-    monkeypatch.setattr(autotune, "timed", timed)
+    monkeypatch.setattr(timing, "timed", timed)
     small, large = 1 << 26, 1 << 40
     for limit in (small, small, large, small, None):
         autotune.measured(WIDE, limit)

@@ -73,6 +73,19 @@ def test_a_model_of_several_microbatches_plans_no_layout_twice(planned: list[Any
         assert all(a != b for n, a in enumerate(planned) for b in planned[:n])
 
 
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_a_forecast_plans_no_layout_twice(planned: list[Any], size: int) -> None:
+    """Its bytes are those of the plan that a model would have."""
+    with small(batch=4, microbatch=size, threads=2) as model:
+        layout, settings, memory = model._layout, model._settings, model.memory
+    planned.clear()
+    found = memory_planning.forecast(layout, settings)
+    assert 1 <= len(planned) == len(set(map(id, planned))) <= 2
+    assert all(a != b for n, a in enumerate(planned) for b in planned[:n])
+    assert found.bytes == memory
+    assert found.seconds >= found.least > 0
+
+
 def test_ranks_leave_room_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without `max_memory`, what microbatches take that are under way at once is half of a machine's in all."""
     monkeypatch.setattr(memory_planning, "CHAIN_SHARE", 1e-9)

@@ -5,6 +5,8 @@ import pytest
 
 from znnpy.config.models import Config
 from znnpy.distributed.errors import DistributedError
+from znnpy.engine.kept import choices, folder
+from znnpy.infer import microbatch
 from znnpy.infer.config_model import training_model
 from znnpy.infer.microbatch import with_microbatch_chosen
 from znnpy.network import trained_network
@@ -99,3 +101,23 @@ def test_a_chosen_microbatch_computes_what_its_number_computes():
             image = rng.standard_normal((8, 1, *model.input_shape)).astype(np.float32)
             losses.append(model.step(image, np.zeros((8, 10, 1, 1, 1), np.float32)))
     assert losses[0] == losses[1]
+
+
+def test_the_next_run_takes_what_was_chosen(tmp_path, monkeypatch):
+    """For the same network, sizes, batch, cores, ranks and memory."""
+    monkeypatch.setattr(folder, "home", lambda: tmp_path / "graphs")
+    monkeypatch.setattr(choices, "LEAST_SECONDS", 0.0)
+    found, choose = [], microbatch.chosen_microbatch
+    monkeypatch.setattr(
+        microbatch, "chosen_microbatch", lambda *given: found.append(choose(*given)) or found[-1]
+    )
+    config = config_of()
+    assert chosen(config, workers=4) == chosen(config, workers=4) == found[0]
+    assert len(found) == 1
+    others = {"batch": 16}, {"output_shape": 2}, {"seed": 3}, {"run": {"max_memory": 1 << 30}}
+    for count, other in zip((2, 3, 3, 4), others, strict=True):
+        chosen(config_of(**other), workers=4)
+        assert len(found) == count
+    chosen(config, workers=5)
+    chosen(config, ranks=2, workers=4)
+    assert len(found) == 6

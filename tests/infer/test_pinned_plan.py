@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from znnpy.config import config_from
-from znnpy.engine import autotune
+from znnpy.engine import autotune, timing
 from znnpy.errors import PlanError
 from znnpy.infer.config_model import training_model
 from znnpy.network import build_network
@@ -43,7 +43,7 @@ def fresh_cache(monkeypatch, folder: Path, fastest: str, effort: int | None = No
             costs[Method(fastest)][part] *= 1e-6
         return costs
 
-    monkeypatch.setattr(autotune, "timed", timed)
+    monkeypatch.setattr(timing, "timed", timed)
 
 
 def digest(plan: Path | None = None) -> tuple[str, str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from znnpy.infer.scan_job import scan_model, window_of
 from znnpy.interop.run import write_run
 from znnpy.interop.source import read_model
 from znnpy.train import checkpoint as checkpoints
+from znnpy.train import looking_ahead, npz_reader
 from znnpy.train.members import members_of
 from znnpy.train.progress import Quiet
 from znnpy.train.start import SavedRun, read_run
@@ -80,6 +83,38 @@ def test_predicted_from_their_files(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert any(isinstance(values, FileArray) for values in saved.weights.parameters.values())
     assert all(map(np.array_equal, logits_of_members(saved), before))
     assert not np.array_equal(*before[:2])
+
+
+def test_read_through_before_they_are_wanted_and_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (checkpoints, looking_ahead):
+        monkeypatch.setattr(module, "LARGE", 1 << 10)
+    path = saved_in(tmp_path).path
+    ahead = checkpoints.look_ahead(path, "latest")
+    assert ahead
+    for done in ahead._done.values():
+        assert done.wait(60)
+    looked, look = list[str](), npz_reader.Archive._read
+
+    def told(archive: Any, name: str, values: Any, *room: Any) -> Any:
+        looked.extend([name] if values is None else [])
+        return look(archive, name, values, *room)
+
+    monkeypatch.setattr(npz_reader.Archive, "_read", told)
+    how = {"states": False, "in_file": True, "ahead": ahead}
+    members = members_of(read_run(path, Quiet(), ["run.threads=1"], **how))  # type: ignore[arg-type]
+    for _ in range(2):
+        for member in members:
+            assert any(isinstance(values, FileArray) for values in member().values())
+    assert not looked
+    (own,) = path.glob("members/001/*.npz")
+    os.utime(own, (0, 0))  # as if it was written since
+    members[1]()
+    members[0]()
+    assert len(looked) == len(set(looked)) > 0
+    members[1]()
+    assert len(looked) == len(set(looked))
 
 
 def logits_of_members(saved: SavedRun) -> list[np.ndarray]:

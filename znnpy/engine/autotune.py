@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from znnpy_kernels.compile import RUNTIME, compile_all, on_disk
 from znnpy_kernels.machine.abi import Kernel
@@ -15,21 +15,19 @@ from znnpy_kernels.machine.native import Native
 from znnpy.data.process_memory import readable
 from znnpy.engine.progress import COMPILING, MEASURING, Report
 from znnpy.engine.tasks.declaration import uncollected
-from znnpy.engine.timing import (
-    Workbench,
-    as_without_limit,
-    fits,
-    measurable,
-    smaller,
-    timed,
-    trial_bytes,
-)
 from znnpy.geometry import Geometry
+from znnpy.lazily import lazily
 from znnpy.network.types import Network
 from znnpy.plan import Choice, ConvShape, Costs, Plan, candidates, choose
 from znnpy.plan.choose import ESTIMATED, MEASURED, UNMEASURED, close_calls, estimated_costs
 from znnpy.plan.wisdom import recall, remember
 from znnpy.scheduler.core_count import available_cores
+
+if TYPE_CHECKING:
+    from znnpy.engine import timing
+else:
+    # With all that declares tasks: for layers that nobody has measured.
+    timing = lazily("znnpy.engine.timing")
 
 
 def planned(
@@ -76,9 +74,11 @@ def measure_all(
         shape: fitting
         for shape in shapes
         if known(shape, max_memory) is None
-        and (fitting := measurable(shape, candidates(shape), max_memory))
+        and (fitting := timing.measurable(shape, candidates(shape), max_memory))
     }
-    bench, missing, waiting = Workbench(), set[Kernel | Native](), list[ConvShape]()
+    if not unknown:
+        return
+    bench, missing, waiting = timing.Workbench(), set[Kernel | Native](), list[ConvShape]()
     done = count()
 
     def measure(shape: ConvShape) -> None:
@@ -90,7 +90,7 @@ def measure_all(
     for shape, methods in unknown.items():
         # What other layers lead to expect to be hopeless is declared if it is run.
         asked = [it for it in methods if bench.least(shape, it) is None]
-        tasks = (bench.declared(smaller(shape, it, max_memory), it) for it in asked)
+        tasks = (bench.declared(timing.smaller(shape, it, max_memory), it) for it in asked)
         if absent := _absent({*RUNTIME, *(kernel for it in tasks for kernel in it.kernels)}):
             missing |= absent
             waiting.append(shape)
@@ -103,7 +103,7 @@ def measure_all(
     compile_all(kernels, available_cores(), partial(report, COMPILING) if report else None)
     for shape in waiting:
         measure(shape)
-    if report and unknown:
+    if report:
         report(MEASURING, len(unknown), len(unknown))
 
 
@@ -122,10 +122,10 @@ def measuring_bytes(
     """Return the bytes that measuring needs, before those of an update are reserved; 0 if wisdom has all layers."""
     return max(
         (
-            trial_bytes(shape, methods, max_memory)
+            timing.trial_bytes(shape, methods, max_memory)
             for shape in close_calls(network, geometry, batch, training)
             if known(shape, max_memory) is None
-            and (methods := measurable(shape, candidates(shape), max_memory))
+            and (methods := timing.measurable(shape, candidates(shape), max_memory))
         ),
         default=0,
     )
@@ -149,7 +149,7 @@ def _tell_left_out(shapes: Sequence[ConvShape], max_memory: int | None) -> None:
 
 
 def measured(
-    shape: ConvShape, max_memory: int | None = None, bench: Workbench | None = None
+    shape: ConvShape, max_memory: int | None = None, bench: timing.Workbench | None = None
 ) -> tuple[Costs, str]:
     """Return seconds by part of one layer on one core, from wisdom or measured now and saved; and their source.
 
@@ -160,10 +160,10 @@ def measured(
         return found, MEASURED
     methods, key = candidates(shape), _key(shape)
     # A limit that is no limit here: the measurement serves every run, under the name without bytes.
-    if max_memory is None or as_without_limit(shape, methods, max_memory):
-        return remember(key, timed(shape, methods, bench=bench), methods), MEASURED
-    if fitting := measurable(shape, methods, max_memory):
-        costs = timed(shape, fitting, max_memory, bench)
+    if max_memory is None or timing.as_without_limit(shape, methods, max_memory):
+        return remember(key, timing.timed(shape, methods, bench=bench), methods), MEASURED
+    if fitting := timing.measurable(shape, methods, max_memory):
+        costs = timing.timed(shape, fitting, max_memory, bench)
         return remember(_within(key, max_memory), costs, methods), MEASURED
     # Not remembered: with more memory the layer must still be measured.
     return estimated_costs(shape, methods), ESTIMATED
@@ -179,7 +179,7 @@ def known(shape: ConvShape, max_memory: int | None = None) -> Costs | None:
     if found and max_memory is not None:
         # What competes must not depend on what was measured before (docs/design/convolution.md,
         # "auto").
-        found = {it: found[it] for it in measurable(shape, list(found), max_memory)}
+        found = {it: found[it] for it in timing.measurable(shape, list(found), max_memory)}
     return found or (None if max_memory is None else recall(_within(key, max_memory), methods))
 
 
@@ -188,7 +188,7 @@ def known_or_estimated(shape: ConvShape, max_memory: int | None = None) -> tuple
     if found := known(shape, max_memory):
         return found, MEASURED
     methods = candidates(shape)
-    possible = any(fits(shape, method, max_memory) for method in methods)
+    possible = any(timing.fits(shape, method, max_memory) for method in methods)
     return estimated_costs(shape, methods), UNMEASURED if possible else ESTIMATED
 
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from znnpy.engine.arguments import Arguments, Record
 from znnpy.engine.autotune import planned
-from znnpy.engine.communication.gradient_exchange import Party
-from znnpy.engine.emit import refuse_without_tasks
 from znnpy.engine.float32_engine import SingleEngine
 from znnpy.engine.kept.graphs import planned as planned_or_kept
-from znnpy.engine.layers.loss import refuse_without_kernel
 from znnpy.engine.memory.layout import Layout
 from znnpy.engine.memory.limits import refuse_hopeless
 from znnpy.engine.memory_planning import planned_within
@@ -20,8 +17,10 @@ from znnpy.engine.progress import Report
 from znnpy.engine.settings import Precision
 from znnpy.engine.step_tasks import Settings
 from znnpy.engine.tasks.declaration import uncollected
-from znnpy.errors import ZnnpyError
+from znnpy.errors import NetworkError, ZnnpyError
 from znnpy.geometry import Geometry, fit, refuse_single_values
+from znnpy.layers.types import EdgeKindName
+from znnpy.lazily import lazily
 from znnpy.network import Network, load_network, logits_network, objectives
 from znnpy.network.folding import folded
 from znnpy.network.freezing import frozen
@@ -29,7 +28,13 @@ from znnpy.network.objectives import Objectives, refuse_apart, refuse_untrainabl
 from znnpy.plan import Plan
 
 if TYPE_CHECKING:
+    from znnpy.engine import emit
+    from znnpy.engine.communication import gradient_exchange
+    from znnpy.engine.communication.gradient_exchange import Party
     from znnpy.engine.float64_engine import DoubleEngine
+else:
+    emit = lazily("znnpy.engine.emit")
+    gradient_exchange = lazily("znnpy.engine.communication.gradient_exchange")
 
 
 @dataclass(frozen=True)
@@ -68,9 +73,9 @@ def made(given: Any, output_shape: Any, arguments: Arguments) -> Made:
     # Refused in the order of what it costs to find out: kernels, sizes, ranks, memory, and only
     # then plans.
     if learning.precision == "float32":
-        refuse_without_tasks(network)
+        _refuse_without_tasks(network)
         if training:
-            refuse_without_kernel(losses)
+            _refuse_without_kernel(losses)
             _ = arguments.optimizer.kernel
     # Shapes are those of the network as written; folding and logits change none.
     geometry, party = fit(network, output_shape), None
@@ -79,7 +84,9 @@ def made(given: Any, output_shape: Any, arguments: Arguments) -> Made:
         _refuse_untrainable_sizes(network, geometry, losses, microbatch)
         _refuse_ranks(arguments)
         microbatches = learning.batch // microbatch
-        party = Party.of(arguments.ranks, microbatches, run, arguments.distributed)
+        if arguments.ranks is not None:
+            of = gradient_exchange.Party.of
+            party = of(arguments.ranks, microbatches, run, arguments.distributed)
     # Inputs are staged for the samples of this rank alone.
     own = len(party.numbers) * microbatch if party else learning.batch
     settings, sizes = _settings(network, losses, arguments, party), (network, geometry, microbatch)
@@ -113,6 +120,21 @@ def _refuse_other_outputs(network: Network, arguments: Arguments) -> None:
             raise ZnnpyError(f"{key}: there is no output {unknown[0]!r}; this network has {names}")
     if arguments.training and not any(factors.get(name, 1.0) for name in names):
         raise ZnnpyError("training.factors: all are 0, so that nothing is learned")
+
+
+def _refuse_without_tasks(network: Network) -> None:
+    """Raise NetworkError for an edge of a kind that float64 alone knows, before anything is planned."""
+    for edge in network.edges:
+        if edge.kind not in get_args(EdgeKindName):  # each of which has tasks
+            emit.emitter_of(edge)
+
+
+def _refuse_without_kernel(losses: Objectives) -> None:
+    """Raise NetworkError for an output whose loss float64 alone has."""
+    for name, objective in losses.items():
+        if objective.kernel is None:
+            what = f"output {name!r}: loss {objective.loss.name} has no kernel in float32"
+            raise NetworkError(f"{what}; precision float64 runs it")
 
 
 def _refuse_untrainable_sizes(

@@ -49,7 +49,7 @@ from znnpy.layers.edges import edge_kind
 from znnpy.layers.types import EdgeKindName
 from znnpy.network.objectives import Objectives
 from znnpy.network.parameters import trained_nodes
-from znnpy.network.types import Edge, Network, Node
+from znnpy.network.types import Edge, Node
 
 
 class Turn(NamedTuple):
@@ -138,12 +138,6 @@ def emitter_of(edge: Edge) -> Emitter:
         raise NetworkError(f"{what}; precision float64 runs it")
     made: Emitter = tasks()
     return made
-
-
-def refuse_without_tasks(network: Network) -> None:
-    """Raise NetworkError for an edge that `emitter_of` refuses, before anything is planned."""
-    for edge in network.edges:
-        emitter_of(edge)
 
 
 def emit_forward(step: Step, build: Build) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
 from itertools import product
+from typing import TYPE_CHECKING
 
 import numpy as np
 from znnpy_kernels.compile import compile_all
@@ -13,9 +14,7 @@ from znnpy_kernels.scheduling.run import run_in_turn
 
 from znnpy.data.process_memory import give_back, give_back_libraries
 from znnpy.distributed.transfers import Transfer
-from znnpy.engine.emit import emit_values
 from znnpy.engine.kept.graphs import Keeper
-from znnpy.engine.layers.loss import loss_group
 from znnpy.engine.memory.allocation import STEPS, Build
 from znnpy.engine.memory.arena import Arena, moved
 from znnpy.engine.memory_planning import MemoryPlan, gated_runs
@@ -23,12 +22,19 @@ from znnpy.engine.progress import COMPILING, Report
 from znnpy.engine.step_tasks import Declarations, PlannedTasks, Settings, all_steps, declare
 from znnpy.engine.tasks.buffer_sharing import gated
 from znnpy.engine.tasks.declaration import Declared, uncollected
-from znnpy.engine.tasks.dependencies import connect, last_group
+from znnpy.engine.tasks.dependencies import connect, last_group, loss_group
 from znnpy.engine.tasks.frozen_graph import FrozenGraph
 from znnpy.engine.tasks.step import Step
 from znnpy.graph import TaskGraph
+from znnpy.lazily import lazily
 from znnpy.meanwhile import meanwhile
 from znnpy.scheduler import Executor, SerialExecutor, available_cores
+
+if TYPE_CHECKING:
+    from znnpy.engine import emit
+else:
+    # What a kept graph is made without.
+    emit = lazily("znnpy.engine.emit")
 
 
 def compile_planned(plan: MemoryPlan, settings: Settings, report: Report | None) -> None:
@@ -196,7 +202,7 @@ class Graphs:
         for microbatch in range(len(layout.numbers)):
             step, done, own = Step(), 0, self._build.of(microbatch, 0)
             for node in layout.network.nodes:
-                emit_values(step, own, node)
+                emit.emit_values(step, own, node)
                 tasks, done = step.tasks[done:], len(step.tasks)
                 if tasks:
                     # Only a node's own tasks are connected, so all that they read counts as filled.

@@ -16,13 +16,12 @@ import numpy as np
 from znnpy_kernels import hand_over as native
 
 from znnpy.engine.execution import Graphs
-from znnpy.engine.layers.loss import loss_group
 from znnpy.engine.memory.allocation import STEPS, Build
 from znnpy.engine.memory.staging import HYPER_WORDS, NUMBERS
 from znnpy.engine.staged_step import Pairs, StagedStep, mean_factor
 from znnpy.engine.step_result import KEPT
 from znnpy.engine.step_tasks import Settings
-from znnpy.engine.tasks.dependencies import last_group
+from znnpy.engine.tasks.dependencies import last_group, loss_group
 from znnpy.network.types import ONCE
 from znnpy.scheduler import Executor
 from znnpy.scheduler.executor import SLICE_NS

@@ -7,12 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
+from typing import TYPE_CHECKING
 
 from znnpy_kernels.machine.abi import Kernel
 
 from znnpy.data.process_memory import whole_memory
-from znnpy.engine.communication.outbox import by_layer
-from znnpy.engine.layers.gradient_accumulation import Total, totals
 from znnpy.engine.memory.allocation import STEPS, WORKERS, Build
 from znnpy.engine.memory.arena import Arena, Sharing, buffer_bytes
 from znnpy.engine.memory.layout import Layout
@@ -37,6 +36,15 @@ from znnpy.engine.tasks.rematerialization import MOST_AIMS, Sparing, repeated
 from znnpy.engine.tasks.runs import in_runs
 from znnpy.engine.tasks.task_identity import ELEMENTWISE, Pass
 from znnpy.graph import TaskGraph, Touched
+from znnpy.lazily import lazily
+
+if TYPE_CHECKING:
+    from znnpy.engine.communication import outbox
+    from znnpy.engine.layers import gradient_accumulation
+    from znnpy.engine.layers.gradient_accumulation import Total
+else:
+    outbox = lazily("znnpy.engine.communication.outbox")
+    gradient_accumulation = lazily("znnpy.engine.layers.gradient_accumulation")
 
 # Seconds of work for each worker before the memory of a buffer is reused, so that tasks seldom wait for it:
 # simulated on 16 and 64 workers, updates are as fast as with separate memory for every buffer. Below SLACK_WORKERS
@@ -311,10 +319,15 @@ def planned_with_replicas(layout: Layout, settings: Settings, *, keep: bool = Fa
     fits. The number in flight is reduced before anything is recomputed to save memory. `keep`: the tasks of a layout of
     one microbatch, for who will run them.
     """
+    return _with_replicas(layout, settings, keep=keep).plan(settings)
+
+
+def _with_replicas(layout: Layout, settings: Settings, *, keep: bool = False) -> _OneMicrobatch:
+    """Return one microbatch of the layout with as many in flight as `planned_with_replicas` says."""
     layout = replace(layout, replicas=1)
     # Nothing can be kept for other microbatches, nor be in flight beside this one.
     if len(layout.numbers) == 1:
-        return planned_memory(layout, settings, keep=keep)
+        return _OneMicrobatch.of(layout, settings, keep=keep)
     one = found = _OneMicrobatch.of(replace(layout, filters_kept=True), settings)
     room = room_for_replicas(settings)
     wanted = _wanted(one, settings)
@@ -325,8 +338,8 @@ def planned_with_replicas(layout: Layout, settings: Settings, *, keep: bool = Fa
             tried = replace(layout, replicas=wanted >> halved, filters_kept=kept)
             found = one if one.layout == tried else _OneMicrobatch.of(tried, settings)
             if found.bytes(found.kept) <= room:
-                return found.plan(settings)
-    return found.plan(settings)
+                return found
+    return found
 
 
 def room_for_replicas(settings: Settings) -> int:
@@ -367,15 +380,14 @@ class Forecast:
 
 def forecast(layout: Layout, settings: Settings) -> Forecast:
     """Return the forecast of an update in the microbatches of a layout; declares one of them."""
-    plan = planned_with_replicas(layout, settings)
-    one = _OneMicrobatch.of(plan.layout, settings)
-    graph, workers = one.graph(settings, lambda task: task.seconds), plan.layout.workers
-    count = len(plan.layout.numbers)
+    one = _with_replicas(layout, settings)
+    graph, workers = one.graph(settings, lambda task: task.seconds), layout.workers
+    count = len(layout.numbers)
     once = sum(task.seconds for task in one.step if task.what.serves is Pass.UPDATE)
     least = (graph.work * count + once) / workers
     # Brent's bound: microbatches of one replica follow each other.
-    chain = graph.span * -(-count // plan.layout.replicas) * (1 - 1 / workers)
-    return Forecast(plan.kept, least + chain, least)
+    chain = graph.span * -(-count // one.layout.replicas) * (1 - 1 / workers)
+    return Forecast(one.bytes(one.kept), least + chain, least)
 
 
 def declared_graph(plan: MemoryPlan, settings: Settings) -> TaskGraph:
@@ -417,7 +429,8 @@ def gated_runs(
 
 def declared_layers(layout: Layout) -> list[list[Total]]:
     """Return what an update sums over microbatches and ranks, layer by layer; without memory."""
-    return by_layer(layout.network, totals(Build.new(Arena(), layout, 0)))
+    totals = gradient_accumulation.totals(Build.new(Arena(), layout, 0))
+    return outbox.by_layer(layout.network, totals)
 
 
 def _without_memory(plan: MemoryPlan, settings: Settings) -> Build:

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from znnpy.engine.communication.gradient_exchange import Exchange, Party
-from znnpy.engine.emit import (
-    emit_derived,
-    emit_forward,
-    emit_gradients,
-    emit_update,
-    updates_at_once,
-)
-from znnpy.engine.layers.data_movement import unpack_output
-from znnpy.engine.layers.loss import loss_group
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.memory.allocation import STEPS, Build
 from znnpy.engine.memory.requests import Requests
 from znnpy.engine.memory.staging import Move
 from znnpy.engine.tasks.declaration import Declared
+from znnpy.engine.tasks.dependencies import loss_group
 from znnpy.engine.tasks.frozen_graph import FrozenGraph
 from znnpy.engine.tasks.odd_step import odd_step
 from znnpy.engine.tasks.step import Step
+from znnpy.lazily import lazily
 from znnpy.network.objectives import Objectives
+
+if TYPE_CHECKING:
+    from znnpy.engine import emit
+    from znnpy.engine.communication.gradient_exchange import Exchange, Party
+    from znnpy.engine.layers import data_movement
+else:
+    # What declares tasks, which a kept graph is made without: half of the engine, and all kernels.
+    emit = lazily("znnpy.engine.emit")
+    data_movement = lazily("znnpy.engine.layers.data_movement")
 
 Declarations = dict[str, Sequence[Sequence[Declared]]]
 
@@ -148,7 +150,7 @@ def all_steps(
 def _declare_derived(build: Build) -> list[Declared]:
     """Declare what is derived from filters that are set from outside; updates have the same tasks at their end."""
     step = Step(counting=build.arena.counting)
-    emit_derived(step, build)
+    emit.emit_derived(step, build)
     return step.tasks
 
 
@@ -162,7 +164,7 @@ def _declare_forward(build: Build) -> list[Declared]:
     for microbatch in range(min(build.layout.replicas, len(build.layout.numbers))):
         step.begin()
         own = build.of(microbatch, 0)
-        emit_forward(step, own)
+        emit.emit_forward(step, own)
         _unpack_outputs(step, own)
     return step.tasks
 
@@ -175,17 +177,17 @@ def _predicted(build: Build, valued: Step) -> list[Declared]:
 
 def _unpack_outputs(step: Step, build: Build) -> None:
     for node in build.layout.network.outputs:
-        unpack_output(step, build, node.name)
+        data_movement.unpack_output(step, build, node.name)
 
 
 def declare_gradients(build: Build, settings: Settings, *, keeps: bool = True) -> list[Declared]:
     """Declare loss and gradients of all microbatches, without an update; if not `keeps`, with updates at once."""
     build.parity, build.dropping = 0, True
-    at_once = updates_at_once(
+    at_once = emit.updates_at_once(
         build, settings.optimizer, settings.clip_norm, settings.exchange, settings.frozen
     )
     step = Step(counting=build.arena.counting, at_once=at_once, keeps=keeps)
-    emit_gradients(step, build, settings.losses)
+    emit.emit_gradients(step, build, settings.losses)
     return step.tasks
 
 
@@ -211,7 +213,7 @@ def _update(
     # Emitters read the parity's staging; buffers are the same in both steps, which orders them.
     build.parity, build.dropping = parity, True
     step = Step(counting=build.arena.counting)
-    gradients = emit_update(
+    gradients = emit.emit_update(
         step,
         build,
         settings.losses,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from znnpy.config.models import Config
 from znnpy.distributed.reduction_tree import largest_microbatch
 from znnpy.engine.autotune import planned
+from znnpy.engine.kept.choices import kept_choice
+from znnpy.engine.kept.keys import Choosing
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.memory.layout import Layout
 from znnpy.engine.memory.limits import refuse_hopeless
@@ -59,6 +61,9 @@ def _by_forecast(
     geometry, pinned = trained_geometry(config, network), pinned_plan(config, network)
     threads, optimizer = workers or run.threads or available_cores(), Optimizer.trained(training)
     states = len(optimizer.state_names)
+    choice = Choosing(
+        network, geometry, training.batch, tuple(sizes), ranks, training.conv, pinned
+    )  # fmt: skip
 
     with plan_room(config, network) as most:
 
@@ -78,4 +83,4 @@ def _by_forecast(
             run.policy,
             max_memory=most,
         )
-        return chosen_microbatch(layout_of, settings, sizes)
+        return kept_choice(choice, settings, lambda: chosen_microbatch(layout_of, settings, sizes))

@@ -108,12 +108,14 @@ def _add_all(
 
 
 def _add(values: Float32, weight: Float32 | None, sums: Float32) -> None:
-    """Add values times their weights (None: 1) to sums, plane by plane, so that no product of all is in memory."""
+    """Add values times their weights (None: 1) to sums; products of a plane of a channel alone are in memory."""
     if weight is None:
         sums += values
         return
     for plane, share in enumerate(weight):
-        sums[:, plane] += values[:, plane] * share
+        # Small enough for a near cache, and to need no pages of its own.
+        for own, sum_ in zip(values, sums, strict=True):
+            sum_[plane] += own[plane] * share
 
 
 def kept_planes(windows: Windows, rows: int) -> int:

@@ -22,6 +22,7 @@ from znnpy.train.npz_reader import DAMAGE, LARGE, Archive, Kind, differences
 Arrays = dict[str, npt.NDArray[Any]]
 DIRECTORY = "checkpoints"
 BEST = "best"  # the folder of checkpoints that validated best so far
+MEMBERS = "members"  # of a run that was taken over: folders of further members' weights
 RUN_CONFIG = "config.yaml"  # of a run, beside these
 FORMAT = 1  # raised when files change so that older versions cannot read them
 # Begin the names of arrays in the file; a name is `group/name`.
@@ -35,8 +36,8 @@ class Contents:
     """The arrays that a run's checkpoints must hold, each with shape and dtype, and the digest of their network.
 
     `states`: whether the optimiser's are read; of others only names, shapes and dtypes are looked at. `in_file`:
-    whether large parameters are left in the file (`FileArray`), checked as all are. `ahead`: a checkpoint that is
-    looked through for that already.
+    whether large parameters are left in the file (`FileArray`), checked as all are. `ahead`: checkpoints that
+    are looked through for that already.
     """
 
     parameters: Mapping[str, Kind]
@@ -206,14 +207,24 @@ def path_in(run: Path, which: str | int) -> Path:
 def look_ahead(run: Path, which: str | int) -> Ahead | None:
     """Return a run's checkpoint, latest, best or of an iteration, whose parameters are looked through from now on.
 
-    Meant for `Contents.ahead`. None where there is no such checkpoint, which whoever loads it will say, and where the
-    config, as runs write it, prepares no scans or keeps averages: such weights are read to memory.
+    And those of its further members, after it. Meant for `Contents.ahead`. None where there is no such checkpoint,
+    which whoever loads it will say, and where the config, as runs write it, prepares no scans or keeps averages: such
+    weights are read to memory.
     """
     with suppress(RunError, OSError, RuntimeError):  # the last where no thread is to be had
         config = (run / RUN_CONFIG).read_bytes()
         if b"\n  prepare:" in config and b"\n  ema:" not in config:
-            return Ahead(path_in(run, which), GROUPS[0])
+            own = path_in(run, which)
+            return Ahead([own, *members_beside(run, own)], GROUPS[0])
     return None
+
+
+def members_beside(run: Path, own: Path) -> list[Path]:
+    """Return the checkpoints of a run's members beside its own one; none where that was trained since."""
+    if own.name != path_of(run, 0).name:
+        return []
+    folders = sorted((run / MEMBERS).glob("[0-9]*"))
+    return [path for folder in folders if (path := path_of(folder, 0)).exists()]
 
 
 def _path_in(run: Path, iteration: int) -> Path:

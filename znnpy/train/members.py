@@ -11,13 +11,13 @@ from znnpy.config.loading import load_config
 from znnpy.file_arrays import FileArray
 from znnpy.train import checkpoint as checkpoints
 from znnpy.train.checkpoint import Arrays, Contents
-from znnpy.train.run_directory import CONFIG, MEMBERS
+from znnpy.train.run_directory import CONFIG
 from znnpy.train.start import SavedRun, contents_of
 
 
 def member_folder(run: Path, number: int) -> Path:
     """Return the folder of a member's weights; numbers count from 1, as the run's own weights are the first."""
-    return run / MEMBERS / f"{number:03d}"
+    return run / checkpoints.MEMBERS / f"{number:03d}"
 
 
 class Member:
@@ -49,7 +49,7 @@ def members_of(saved: SavedRun) -> Sequence[Member]:
     def contents() -> Contents:
         # As it was trained: overrides, of the precision for one, change nothing in the files.
         trained = contents_of(load_config(light.path / CONFIG))
-        return replace(trained, states=averages, in_file=in_file)
+        return replace(trained, states=averages, in_file=in_file, ahead=light.ahead)
 
     def read_own() -> Arrays:
         found = checkpoints.of_iteration(light.path, light.checkpoint.iteration, contents())
@@ -67,7 +67,5 @@ def members_of(saved: SavedRun) -> Sequence[Member]:
 
 def further_members(saved: SavedRun) -> list[Path]:
     """Return the checkpoints of the members beside the run's own; none of a run that was trained since."""
-    if saved.checkpoint.iteration:
-        return []
-    folders = sorted((saved.path / MEMBERS).glob("[0-9]*"))
-    return [path for folder in folders if (path := checkpoints.path_of(folder, 0)).exists()]
+    own = checkpoints.path_of(saved.path, saved.checkpoint.iteration)
+    return checkpoints.members_beside(saved.path, own)

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -68,6 +68,13 @@ class _Place:
     checksum: int
 
 
+class Looked(NamedTuple):
+    """What members of an archive were read through, with their least and largest values, and of which file."""
+
+    mark: tuple[int, int]
+    ends: dict[str, tuple[float, float]]
+
+
 class Archive(Closing):
     """An npz file, open for reading; `kinds` says what its members claim to be, by name.
 
@@ -88,6 +95,16 @@ class Archive(Closing):
     def close(self) -> None:
         """Close the file, unless arrays that lie in it are still in use."""
         del self._file
+
+    @property
+    def looked(self) -> Looked:
+        """What was read through, and what will be."""
+        return Looked(self._file.mark, self._seen)
+
+    def know(self, looked: Looked) -> None:
+        """Take over what was read through of the same file, unless that was written since."""
+        if looked.mark == self._file.mark:
+            self._seen = looked.ends
 
     def text(self, name: str) -> str:
         """Return a member that holds one text."""

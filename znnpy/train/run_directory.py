@@ -23,7 +23,7 @@ from znnpy.errors import PlanError, RunError, reason
 from znnpy.locks import alone
 from znnpy.plan import Plan, fftw
 from znnpy.plan.record import saved_plan
-from znnpy.train.checkpoint import BEST, DIRECTORY, RUN_CONFIG
+from znnpy.train.checkpoint import BEST, DIRECTORY, MEMBERS, RUN_CONFIG
 from znnpy.train.log import DAMAGED
 from znnpy.train.signals import StopSignals
 
@@ -36,7 +36,6 @@ PAGE, LOOKS, SLICES = (
 )  # for people, and what it is drawn from
 EVENTS = "tensorboard"  # folder
 FFTW = "fftw.wisdom"  # of the plan, where a layer runs by FFTW
-MEMBERS = "members"  # weights of a run that was taken over, beside its own
 ORIGIN = "class.json"  # of a run that was taken over: whose network it is, so that weights go back
 VOLUMES = "volumes.json"  # shape, type and samples of what it is trained on
 CALIBRATION = "calibration.json"  # where training weighs classes: shifts of logits

@@ -64,7 +64,8 @@ Which = Literal["best", "latest"] | int
 class SavedRun:
     """The content of a run directory, for prediction and evaluation; read without taking its lock.
 
-    `helpers`: others that compute patches of its predictions, if there are any.
+    `helpers`: others that compute patches of its predictions, if there are any. `ahead`: checkpoints that are looked
+    through already, of further members too.
     """
 
     path: Path
@@ -74,6 +75,7 @@ class SavedRun:
     checkpoint: Checkpoint
     shifts: Shifts = field(default_factory=dict)
     helpers: Helpers | None = None
+    ahead: Ahead | None = None
 
     @property
     def parameters(self) -> Arrays:
@@ -256,7 +258,7 @@ def read_run(
 
     `which`: its newest checkpoint, the best one, or that of an iteration. `states`: also the optimiser's states, which
     are as large as the weights or larger; else only where weights are made of them. `in_file`: large weights of runs of
-    scans (`data.prepare`) stay in their file; `ahead`: one that is looked through already. Raises RunError when
+    scans (`data.prepare`) stay in their file; `ahead`: those that are looked through already. Raises RunError when
     there is no run, it has no such checkpoint yet, or its network would be another.
     """
     require_run(path)
@@ -285,7 +287,7 @@ def read_run(
     network = trained_network(config)
     # The first weights have not learned any shift.
     shifts = shifts_of(path, config, network) if checkpoint.iteration else {}
-    return SavedRun(path, config, network, plan, checkpoint, shifts)
+    return SavedRun(path, config, network, plan, checkpoint, shifts, ahead=ahead)
 
 
 def _saved(path: Path, contents: Contents, which: Which, reporter: Reporter) -> Checkpoint:

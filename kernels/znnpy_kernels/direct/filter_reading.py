@@ -7,11 +7,11 @@ from typing import Any
 
 from numba import types
 
+from znnpy_kernels.direct.filter_packing import pack_block
 from znnpy_kernels.machine.abi import kernel, words
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.memory import ints, longs
-from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
-from znnpy_kernels.simd.transpose import load_tile, scratch_tile, store_tile, transpose_tile
+from znnpy_kernels.simd.lanes import LANES
 
 # Not in `machine.native`, as only this needs them: the second is what `errno` stands for in C, with glibc and musl.
 _pread = types.ExternalFunction(
@@ -45,27 +45,6 @@ def _read(file: int, target: int, size: int, offset: int) -> bool:
     return True
 
 
-@inlined
-def _pack(source: int, row: int, rows: int, target: int, step: int, taps: int) -> None:
-    """Write the taps of one input, of up to LANES outputs, as vectors of outputs; lanes beyond become 0.
-
-    `source`: address of the first output's taps, `row`: bytes from one output to the next; `step`: bytes from one tap
-    to the next in the target.
-    """
-    border = scratch_tile()
-    for tap in range(0, taps, LANES):
-        # The last whole tile ends with the last tap: what both hold is written twice.
-        first = max(0, min(tap, taps - LANES))
-        here, there = source + 4 * first, target + first * step
-        if rows == LANES and taps >= LANES:
-            transpose_tile(here, row, there, step)
-        else:
-            count = min(LANES, taps - first)
-            load_tile(here, row, rows, count, border)
-            transpose_tile(border, VECTOR_BYTES, border, VECTOR_BYTES)
-            store_tile(border, there, step, count, LANES)
-
-
 @kernel(AT)
 def read_filters(args: Any, worker: int) -> None:
     """Read the filters of some groups of outputs, float32 (out, in, tap), and write them packed for the forward pass.
@@ -94,9 +73,5 @@ def read_filters(args: Any, worker: int) -> None:
             for block in range(low, min(low + together, inputs), LANES):
                 count = min(LANES, inputs - block)
                 piece = args[AT.target] + 4 * taps * (first * inputs + block * width)
-                for vector in range(vectors):
-                    lanes = min(LANES, outputs - vector * LANES)
-                    for i in range(count):
-                        source = rows + vector * LANES * row + 4 * taps * (block - low + i)
-                        target = piece + 4 * (i * width + vector * LANES)
-                        _pack(source, row, lanes, target, 4 * count * width, taps)
+                source = rows + 4 * taps * (block - low)
+                pack_block(source, row, 4 * taps, outputs, count, taps, piece)

@@ -7,7 +7,7 @@ An output group is one or two vectors of LANES output channels (`output_groups`)
 channel hold 0. Input channels are not padded: the last input block has its real count. A planar source has one
 channel a block.
 
-NumPy functions pack and unpack; kernels transpose, average, clear, and write dense (out, in, tap) filters for passes
+NumPy unpacks; compiled code packs, transposes, averages, clears, and writes dense (out, in, tap) filters for passes
 that walk over all input channels evenly.
 """
 
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from znnpy_kernels.direct.filter_packing import pack
 from znnpy_kernels.machine.abi import kernel, words
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.memory import floats
@@ -80,20 +81,20 @@ def block_offset(block: int, vectors: int, taps: int, source_lanes: int = LANES)
 def pack_filters(filters: Array, source_lanes: int = LANES, target: Array | None = None) -> Array:
     """Return filters (output, input, z, y, x) as a flat packed float32 array, new or `target`, of which all is set."""
     outputs, inputs, *size = filters.shape
-    packed = (
-        np.empty(packed_size(outputs, inputs, prod(size)), np.float32) if target is None else target
-    )
-    start = 0
-    for o0, o1, i0, i1 in _pieces(outputs, inputs, source_lanes):
-        part = filters[o0:o1, i0:i1]
-        count = (o1 - o0) * (i1 - i0) * prod(size)
-        piece = packed[start : start + count].reshape(*size, i1 - i0, o1 - o0)
-        # Straight to its place: copies of filters would take as much memory again, several times.
-        piece[..., : len(part)] = part.transpose(2, 3, 4, 1, 0)
-        # Zeros in the padded lanes: they stay 0, as gradients there are 0.
-        piece[..., len(part) :] = 0
-        start += count
+    taps = prod(size)
+    packed = np.empty(packed_size(outputs, inputs, taps), np.float32) if target is None else target
+    own = filters if _plain(filters) else np.ascontiguousarray(filters, np.float32)
+    row, column, *_ = own.strides
+    places = own.ctypes.data, row, column, packed.ctypes.data
+    # Straight to its place: copies of filters would take as much memory again, several times.
+    pack(*places, outputs, inputs, taps, source_lanes)
     return packed
+
+
+def _plain(filters: Array) -> bool:
+    """Return whether the taps of each filter are contiguous float32."""
+    taps = filters[:1, :1]
+    return filters.dtype == np.float32 and bool(taps.flags.c_contiguous)
 
 
 def unpack_filters(

@@ -1,7 +1,11 @@
 """Graphs that were kept are those that would be connected anew, and train to the same bits."""
 
 import errno
+import inspect
+import json
 import os
+import subprocess
+import sys
 from dataclasses import fields
 from typing import NamedTuple
 
@@ -250,6 +254,40 @@ def test_other_graphs_of_such_a_model_are_connected_when_they_are_asked_for(kept
     assert sorted(made) == ["forward", "gradients"]
     for one, other in zip(*found, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+NEXT = """
+import json, sys
+from pathlib import Path
+sys.path[:0] = json.loads(sys.argv[2])
+from small_models import data, small
+from znnpy.engine.kept import folder
+folder.home = lambda: Path(sys.argv[1])
+exec(sys.argv[3])
+found = ways()
+print(json.dumps([next(found), "znnpy.engine.emit" in sys.modules, *found]))
+"""
+
+
+def ways():
+    """Losses of updates of a small model, then what other graphs of it give."""
+    with small(loss="square") as model:
+        x, target = data(model)
+        yield [model.step(x, target) for _ in range(2)]
+        loss, gradients = model.loss_and_gradients(x, target)
+        yield [loss, *(float(abs(it).sum()) for it in gradients.values())]
+        yield float(model.forward(x).sum())
+
+
+def test_the_next_process_loads_what_declares_tasks_for_other_graphs_alone(kept):
+    wanted = [*ways()]
+    assert len(files(kept)) == 1
+    places = json.dumps([path for path in sys.path if "tests" in path])
+    command = [sys.executable, "-c", NEXT, str(kept), places, inspect.getsource(ways)]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    losses, loaded, *others = json.loads(found.stdout)
+    assert not loaded
+    assert [losses, *others] == wanted
 
 
 @pytest.mark.parametrize("size", [0, 100, 1000])

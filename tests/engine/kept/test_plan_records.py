@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from znnpy.engine.kept.records import Unrecorded, requests_of, requests_record
+from znnpy.engine.kept.records import (
+    Unrecorded,
+    _name_of,
+    _name_record,
+    requests_of,
+    requests_record,
+)
 from znnpy.engine.memory.arena import FIRST
 from znnpy.engine.memory.regions import Filled, Name, Use
 from znnpy.engine.memory.requests import Request, Requests
@@ -46,3 +52,17 @@ def test_requests_come_back(reserved, later):
 def test_what_has_no_record_is_refused(name):
     with pytest.raises(Unrecorded):
         requests_record(Requests((), (Request("own", name),)))
+
+
+def test_uses_that_are_not_declared_yet_are_those_that_will_be():
+    """Of emitters that a kept graph is made without, and others are declared with later."""
+    record = ["foreseen by this test", "and told together", "owner", [], 0]
+    name, again = _name_of(record), _name_of(record)
+    assert name == again
+    assert _name_record(name) == record
+    declared = Use(*record[:2])
+    assert name.use is declared
+    assert Name(declared, "owner") == name
+    Use(*record[:2])
+    with pytest.raises(Unrecorded):
+        _name_record(name)

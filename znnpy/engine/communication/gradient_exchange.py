@@ -22,9 +22,9 @@ from znnpy.distributed.world import World
 from znnpy.engine.communication.outbox import SECONDS, Bundle, Outbox, by_layer, marked, touched
 from znnpy.engine.communication.reductions import add_by_library, add_up, all_reduce, hand_down
 from znnpy.engine.layers.gradient_accumulation import Total, add_results, moved, totals
-from znnpy.engine.layers.loss import loss_group
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.arrays import Floats
+from znnpy.engine.tasks.dependencies import loss_group
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.network import parameter_shapes

@@ -30,8 +30,8 @@ from znnpy.engine.tasks.frozen_graph import FrozenGraph
 from znnpy.errors import reason
 from znnpy.graph import TaskGraph
 
-LEAST_CALLS = 4096
-"""Of kernels in a step: fewer are declared and connected in less than about a second."""
+LEAST_CALLS = 2048
+"""Of kernels in a step: fewer are declared and connected, by code that has to be loaded, in less than half a second."""
 
 
 def planned(layout: Layout, settings: Settings) -> MemoryPlan:

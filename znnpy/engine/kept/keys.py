@@ -1,4 +1,4 @@
-"""The key of kept graphs: a digest of all that tasks and their places follow from, and of the code that declares them.
+"""Keys of what is kept: digests of all that tasks and their places, or a choice, follow from, and of the code.
 
 What other packages add to registries has code that no digest here knows: networks that use it have no key. Nor have
 those with layers by FFTW, whose plans lie where this process has made them.
@@ -7,10 +7,11 @@ those with layers by FFTW, whose plans lie where this process has made them.
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import Field, fields, is_dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import Field, dataclass, fields, is_dataclass, replace
 from enum import Enum
 from fractions import Fraction
 from functools import cache, partial
@@ -31,10 +32,12 @@ from znnpy_kernels.simd.lanes import LANES, target_features
 from znnpy.engine.memory.layout import Layout
 from znnpy.engine.memory_planning import room_for_replicas
 from znnpy.engine.step_tasks import Settings
+from znnpy.geometry import Geometry
 from znnpy.layers.activation_functions import FUNCTIONS
 from znnpy.layers.edges import EDGE_KINDS
 from znnpy.learning.optimizers import OPTIMIZERS
-from znnpy.plan import ALGORITHMS, PASSES, Plan
+from znnpy.network.types import Network
+from znnpy.plan import ALGORITHMS, PASSES, Choice, Plan, fftw
 
 HOME = Path(__file__).parents[2]
 OWN = ("znnpy", "znnpy_kernels", "numpy", "builtins")
@@ -46,6 +49,22 @@ APART = ("steal_seed", "record", "optimizer", "clip_norm")
 
 Tasks read the optimiser's numbers, the norm by which gradients are clipped, and the seed where a step is staged.
 """
+
+
+@dataclass(frozen=True)
+class Choosing:
+    """What the samples of a microbatch are chosen for: an update by `batch` samples, on each of so many `ranks`.
+
+    `sizes`: those that are chosen among; `conv`: as in `training.conv`; `pinned`: the record of a given plan.
+    """
+
+    network: Network
+    geometry: Geometry
+    batch: int
+    sizes: tuple[int, ...]
+    ranks: int
+    conv: Choice
+    pinned: Mapping[str, Any] | None = None
 
 
 class _ForeignError(Exception):
@@ -62,28 +81,53 @@ def family(layout: Layout) -> str:
 
 def key(layout: Layout, settings: Settings) -> str | None:
     """Return the key of a layout of a single rank, planned or not, a file's name; None where there is none."""
-    own = {it.name: getattr(settings, it.name) for it in fields(settings) if it.name not in APART}
-    own |= {"states": settings.optimizer.state_names, "clips": settings.clip_norm is not None}
-    kinds = sorted({edge.kind for edge in layout.network.edges})
-    functions = sorted({node.function for node in layout.network.nodes})
-    entries = [
-        OPTIMIZERS[settings.optimizer.kind],
-        *(EDGE_KINDS[kind] for kind in kinds),
-        *(FUNCTIONS[function] for function in functions),
-    ]
     # Neither their order nor why a method was chosen changes tasks; a run's own plan has another order.
     layers = {name: replace(layer, reason="") for name, layer in sorted(layout.plan.layers.items())}
     methods = (layer.method(which) for layer in layers.values() for which in PASSES)
     if any(ALGORITHMS[method.algorithm].traits.plans_ffts for method in methods):
         return None
+    alike = replace(_asked(layout), plan=Plan(layers), seed=0)
+    follows = [alike, layout.grain, *_steps_of(layout.network, settings), _room(layout, settings)]
+    return _named(family(layout), follows)
+
+
+def choice_family(choice: Choosing, settings: Settings) -> str:
+    """Return what all keys of a choice of microbatches begin with."""
+    network, voxels = choice.network, sum(map(prod, choice.geometry.input_shapes.values()))
+    sizes = len(network.nodes), len(network.edges), choice.batch, voxels, settings.threads
+    return "-".join(["microbatch", *map(str, sizes)])
+
+
+def choice_key(choice: Choosing, settings: Settings) -> str | None:
+    """Return the key of a choice of microbatches, a file's name; None where there is none.
+
+    What layers were measured to cost is not told: as with their algorithms, what was chosen first stays.
+    """
+    follows = [choice, *_steps_of(choice.network, settings), room_for_replicas(settings)]
+    return _named(choice_family(choice, settings), [*follows, fftw.version()])
+
+
+def _named(begin: str, follows: Sequence[Any]) -> str | None:
+    """Return a name that tells what something follows from, this machine and this code; None where there is none."""
     try:
-        alike = replace(_asked(layout), plan=Plan(layers), seed=0)
-        follows = [alike, layout.grain, own, entries, _room(layout, settings)]
         told = _told(follows), _machine(), _code()
     except _ForeignError:
         return None
-    digest = hashlib.sha256(repr(told).encode())
-    return f"{family(layout)}-{digest.hexdigest()[:32]}"
+    return f"{begin}-{hashlib.sha256(repr(told).encode()).hexdigest()[:32]}"
+
+
+def _steps_of(network: Network, settings: Settings) -> list[Any]:
+    """Return what of the settings of a step tasks follow from, and the entries that they use."""
+    own = {it.name: getattr(settings, it.name) for it in fields(settings) if it.name not in APART}
+    own |= {"states": settings.optimizer.state_names, "clips": settings.clip_norm is not None}
+    kinds = sorted({edge.kind for edge in network.edges})
+    functions = sorted({node.function for node in network.nodes})
+    entries = [
+        OPTIMIZERS[settings.optimizer.kind],
+        *(EDGE_KINDS[kind] for kind in kinds),
+        *(FUNCTIONS[function] for function in functions),
+    ]
+    return [own, entries]
 
 
 def _asked(layout: Layout) -> Layout:
@@ -108,13 +152,20 @@ def _code() -> str:
     """Return a hash over all sources, to the letter; _ForeignError if they are newer than what this process runs."""
     digest = hashlib.sha256()
     for home in (HOME, source_hash.FOLDER):
-        for path in sorted(home.rglob("*.py")):
-            found = path.stat()
-            # What installs others over them may leave them the time at which they were written.
-            if max(found.st_mtime, found.st_ctime) > BEGAN:
-                raise _ForeignError
-            digest.update(str(path.relative_to(home)).encode() + path.read_bytes())
+        for path in sorted(_sources(home)):
+            with open(path, "rb", buffering=0) as file:  # noqa: PTH123
+                found = os.fstat(file.fileno())
+                # What installs others over them may leave them the time at which they were written.
+                if max(found.st_mtime, found.st_ctime) > BEGAN:
+                    raise _ForeignError
+                digest.update(path.removeprefix(str(home)).encode() + file.readall())
     return digest.hexdigest()
+
+
+def _sources(home: Path) -> Iterator[str]:
+    """Yield the modules below a folder: some hundreds, of which `Path` would take longer than to read them."""
+    for folder, _, names in os.walk(home):
+        yield from (f"{folder}/{name}" for name in names if name.endswith(".py"))
 
 
 def _told(value: Any) -> Any:

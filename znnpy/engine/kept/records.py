@@ -14,7 +14,7 @@ from znnpy_kernels.machine.abi import Kernel
 
 from znnpy.engine.memory.arena import Sharing
 from znnpy.engine.memory.layout import Layout
-from znnpy.engine.memory.regions import Filled, Name, use_of
+from znnpy.engine.memory.regions import Filled, Name, foreseen, use_of
 from znnpy.engine.memory.requests import Request, Requests
 from znnpy.engine.memory_planning import MemoryPlan
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
@@ -145,7 +145,7 @@ def _name_record(name: Name) -> list[Any]:
 
 def _name_of(record: Sequence[Any]) -> Name:
     what, together, owner, which, replica = record
-    use = use_of(what, together)
+    use = foreseen(what, together)
     assert use, what
     return Name(use, owner, tuple(map(_which_of, which)), replica)
 

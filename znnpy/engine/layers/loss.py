@@ -19,12 +19,11 @@ from znnpy.engine.layers.loss_arguments import Leaf, Parts, joined
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.regions import SMALL, Buffer, Name, Region, Use
 from znnpy.engine.tasks.bias_gradients import left_behind, sum_bias
+from znnpy.engine.tasks.dependencies import loss_group
 from znnpy.engine.tasks.fusion import finished_in_loss, slope_of
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
-from znnpy.errors import NetworkError
 from znnpy.learning.loss import Objective
-from znnpy.network.objectives import Objectives
 from znnpy.network.types import Node
 from znnpy.plan.cost import MEMORY_RATE
 from znnpy.registry import resolved
@@ -41,24 +40,11 @@ PASSES = 60  # about what sorting and joining cost, in passes over the memory of
 LOSS_PARTIALS = Use("partial losses", SMALL)
 
 
-def refuse_without_kernel(losses: Objectives) -> None:
-    """Raise NetworkError for an output whose loss only float64 has."""
-    for name, objective in losses.items():
-        if objective.kernel is None:
-            what = f"output {name!r}: loss {objective.loss.name} has no kernel in float32"
-            raise NetworkError(f"{what}; precision float64 runs it")
-
-
 def _kernels(objective: Objective) -> tuple[Kernel | None, Kernel]:
     """Return the kernel of the sums that come first, if there are any, and that of the gradient."""
     found = objective.kernel
     assert found  # others are refused before
     return resolved(found.sums), resolved(found.gradient)
-
-
-def loss_group(parity: int) -> int:
-    """Return the group of the tasks that end the forward pass and loss of a step."""
-    return 2 * parity
 
 
 def emit_loss(step: Step, build: Build, node: Node, objective: Objective) -> None:

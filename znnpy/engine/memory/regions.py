@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
+from threading import RLock
 from typing import NamedTuple
 
 from znnpy.layers.types import BorderName, Sides
@@ -18,6 +19,8 @@ WHOLE = 1 << 40
 """The open end of a range: larger than any count of any buffer."""
 
 
+_TURN = RLock()
+_FORESEEN: dict[tuple[str, str], Use] = {}
 _USES: dict[tuple[str, str], Use | None] = {}
 
 
@@ -31,9 +34,15 @@ class Use:
     what: str
     together: str = ""
 
-    def __post_init__(self) -> None:
-        words = self.what, self.together
-        _USES[words] = None if words in _USES else self
+    def __new__(cls, what: str, together: str = "") -> Use:
+        """Return a new use, or the one that was foreseen."""
+        words = what, together
+        with _TURN:
+            if found := _FORESEEN.pop(words, None):
+                return found
+            made = object.__new__(cls)
+            _USES[words] = None if words in _USES else made
+            return made
 
     @property
     def told(self) -> str:
@@ -44,6 +53,15 @@ class Use:
 def use_of(what: str, together: str) -> Use | None:
     """Return the use of these words; None if there is none, or more than one."""
     return _USES.get((what, together))
+
+
+def foreseen(what: str, together: str) -> Use | None:
+    """Return `use_of`, or the use that an emitter will hold which is loaded later."""
+    words = what, together
+    with _TURN:
+        if words not in _USES:
+            _FORESEEN[words] = Use(what, together)
+        return _USES[words]
 
 
 # What takes a few kilobytes is told together, so that reports show what matters.

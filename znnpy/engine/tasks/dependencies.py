@@ -198,6 +198,11 @@ def _connect(
     builder.connect(before[left], after[left], carried=carried)
 
 
+def loss_group(step: int) -> int:
+    """Return the group of the tasks that end the forward pass and loss of a step."""
+    return 2 * step
+
+
 def last_group(step: int) -> int:
     """Return the group of the tasks that end a step."""
     return 2 * step + 1
