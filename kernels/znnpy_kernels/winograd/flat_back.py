@@ -29,6 +29,7 @@ from znnpy_kernels.winograd.flat import (
     compiled_loose_bytes,
     finish_of,
     loose_bytes,
+    rows_of,
     transform_of,
 )
 from znnpy_kernels.winograd.forms import FORMS, NEW, POINTS, TAPS
@@ -115,21 +116,28 @@ def _march(args: Any, places: Any, count: int, scratch: int, values: int, sums: 
     points = products + POINT
     point_sums = args[AT.channels] * cover(inputs, LANES) * VECTOR_BYTES
     point_filters = compiled_point_bytes(inputs, outputs)
-    for tile in range(args[AT.y0], args[AT.y1]):
-        y = origin(tile, args[AT.dilation_y], NEW)
-        if y < args[AT.target_size_y]:
-            _transform(_FORM, args, places, count, y - args[AT.before_y], scratch, points)
-            _transform_values(args, places, count, y, scratch, values)
-            for number in range(PLANE):
-                here = points + number * POINT
-                add_point(
-                    args, count, values + number * POINT, VALUES, here, BLOCK, sums + number * point_sums
-                )  # fmt: skip
-                multiply_blocks(
-                    1, inputs, outputs, count, args[AT.filters] + number * point_filters,
-                    here, POINT, BLOCK, -POINT, 0, None,
-                )  # fmt: skip
-            _finish(_FORM, args, places, count, y, scratch, products)
+    tile, most = args[AT.y0], max(1, GROUP // count)
+    # Rows of few tiles go together, as filters are read, and sums loaded and stored, with each group.
+    rows = rows_of(_FORM, args, tile, most)
+    while rows:
+        for row in range(rows):
+            y, by = origin(tile + row, args[AT.dilation_y], NEW), row * count * VECTOR_BYTES
+            _transform(_FORM, args, places, count, y - args[AT.before_y], scratch, points + by)
+            _transform_values(args, places, count, y, scratch, values + by)
+        for number in range(PLANE):
+            here = points + number * POINT
+            add_point(
+                args, rows * count, values + number * POINT, VALUES, here, BLOCK, sums + number * point_sums
+            )  # fmt: skip
+            multiply_blocks(
+                1, inputs, outputs, rows * count, args[AT.filters] + number * point_filters,
+                here, POINT, BLOCK, -POINT, 0, None,
+            )  # fmt: skip
+        for row in range(rows):
+            y, by = origin(tile + row, args[AT.dilation_y], NEW), row * count * VECTOR_BYTES
+            _finish(_FORM, args, places, count, y, scratch, products + by)
+        tile += rows
+        rows = rows_of(_FORM, args, tile, most)
 
 
 @kernel(AT)

@@ -32,7 +32,7 @@ from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.winograd import planes
 from znnpy_kernels.winograd.early_requests import pieces_a_turn, turns_of
 from znnpy_kernels.winograd.filters import compiled_point_bytes
-from znnpy_kernels.winograd.flat import TAPS_OF_PLANES, flat_march
+from znnpy_kernels.winograd.flat import MOST, TAPS_OF_PLANES, flat_march
 from znnpy_kernels.winograd.forms import FORMS, POINTS, Triple, name_of
 from znnpy_kernels.winograd.line_transforms import source_depth, target_depth
 from znnpy_kernels.winograd.planes import (
@@ -222,9 +222,9 @@ def _march(form: Any, args: Any, filters: int, places: Any, count: int, scratch:
             more = more and tile < args[AT.y1] and y < args[AT.target_size_y]
 
 
-def _winograd(name: str, taps: Triple, march: Any) -> Kernel:
-    """Return the kernel for filters of so many taps along z, y, x."""
-    form = FORMS[taps]
+def _winograd(name: str, taps: Triple, march: Any, most: int) -> Kernel:
+    """Return the kernel for filters of so many taps along z, y, x, and groups of so many tiles at most."""
+    form, room = FORMS[taps], places_bytes(most)
 
     @kernel(AT, name=name)
     def winograd(args: Any, worker: int) -> None:
@@ -233,18 +233,18 @@ def _winograd(name: str, taps: Triple, march: Any) -> Kernel:
         scratch = args[AT.scratch] + 4 * worker * args[AT.scratch_worker]
         places, total = longs(scratch), tiles_inside(form, args)
         # Of equal size within one: no group has but few tiles, for which all filters would be read.
-        groups, group, count = cover(total, GROUP), 0, 0
+        groups, group, count = cover(total, most), 0, 0
         for number in range(along_zx(form, args)):
             count = place(form, args, number, places, count)
             # The place comes first: only tiles inside count, and a group ends when it has its share.
             if count and count == (group + 1) * total // groups - group * total // groups:
-                march(form, args, args[AT.filters], places, count, scratch + PLACES_BYTES)
+                march(form, args, args[AT.filters], places, count, scratch + room)
                 group, count = group + 1, 0
 
     return winograd
 
 
-WINOGRAD = {taps: _winograd(f"winograd{name_of(taps)}", taps, _march) for taps in FORMS}
+WINOGRAD = {taps: _winograd(f"winograd{name_of(taps)}", taps, _march, GROUP) for taps in FORMS}
 """By the taps of filters along z, y, x."""
-winograd_flat = _winograd("winograd_flat", TAPS_OF_PLANES, flat_march)
+winograd_flat = _winograd("winograd_flat", TAPS_OF_PLANES, flat_march, MOST)
 """By whole planes; scratch of a worker: `flat.flat_floats`."""

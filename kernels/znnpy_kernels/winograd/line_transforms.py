@@ -28,6 +28,7 @@ from znnpy_kernels.direct.epilogue import finished
 from znnpy_kernels.simd.codegen import (
     VECTOR,
     WORD,
+    ZERO_VECTOR,
     Value,
     argument,
     float_pointer,
@@ -300,12 +301,52 @@ def source_plane_of(axes: tuple[int, int], dense: int = 0) -> Any:
     return intrinsic(source_plane)
 
 
-def dense_source_plane_of(step: int) -> Any:
-    """The intrinsic `(form, source, step_y, target)`: a plane of voxels that lie side by side along x.
+WHOLE = -1
+"""Column of a dense plane that is missing: none."""
 
-    Transformed along x and y, to vectors `step` bytes from each other, [x][y]. What is known while code is made is part
-    of addresses: with 36 of them on the stack a plane takes twice as long.
+
+def edge_plane_of(step: int) -> Any:
+    """The intrinsic `(missing, form, top, source, step_y, bottom, target)`: voxels that lie side by side along x.
+
+    A plane transformed along x and y, to vectors `step` bytes from each other, [x][y]. Its first and last row lie at
+    `top` and `bottom`, which may be a row of zeros, those between from `source` on. `missing`: a column that is not
+    read, as it is zero, or WHOLE; a constant. What is known while code is made is part of addresses: with 36 of them on
+    the stack a plane takes twice as long.
     """
+
+    def source_plane(
+        typingctx: Any,
+        missing: Any,
+        form: Any,
+        top: Any,
+        source: Any,
+        step_y: Any,
+        bottom: Any,
+        target: Any,
+    ) -> tuple[Signature, Any]:
+        high, wide = _pair(form, (1, 2))
+
+        def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
+            b, (_, _, top, source, step_y, bottom, target) = builder, args
+            between = near_rows(b, source, step_y, high.points - 2)
+            rows, zero = [_kept(b, top), *between, _kept(b, bottom)], missing.literal_value
+
+            def row(y: int) -> list[Value]:
+                return [
+                    ZERO_VECTOR if x == zero else load_vector(b, _at(b, rows[y], x, VECTOR_BYTES))
+                    for x in range(wide.points)
+                ]
+
+            _dense_plane(b, source_line, (high, wide), row, len(rows), target, step)
+            return context.get_dummy_value()
+
+        return types.void(missing, form, *[types.int64] * 5), codegen
+
+    return intrinsic(prefer_literal=True)(source_plane)
+
+
+def dense_source_plane_of(step: int) -> Any:
+    """The same without ends: `(form, source, step_y, target)`."""
     return _dense_plane_of(step, source_line, lambda axis: axis.points)
 
 
@@ -322,23 +363,36 @@ def _dense_plane_of(step: int, line: Line, count: Callable[[Axis], int]) -> Any:
 
         def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
             b, (_, source, step_y, target) = builder, args
-            rows, target = near_rows(b, source, step_y, count(high)), _kept(b, target)
+            rows = near_rows(b, source, step_y, count(high))
 
             def row(y: int) -> list[Value]:
                 return [
                     load_vector(b, _at(b, rows[y], x, VECTOR_BYTES)) for x in range(count(wide))
                 ]
 
-            for made in SOURCE_ROWS[wide.taps]:
-                places = [high.points * x + y for x in made for y in range(high.points)]
-                values = _rows(b, line, made, count(high), row)
-                for number, value in zip(places, values, strict=True):
-                    store_vector(b, value, _at(b, target, number, step))
+            _dense_plane(b, line, (high, wide), row, count(high), target, step)
             return context.get_dummy_value()
 
         return types.void(form, *[types.int64] * 3), codegen
 
     return intrinsic(dense_plane)
+
+
+def _dense_plane(
+    b: ir.IRBuilder,
+    line: Line,
+    axes: tuple[Axis, Axis],
+    row: Callable[[int], list[Value]],
+    count: int,
+    target: Value,
+    step: int,
+) -> None:
+    """Emit a plane of `count` rows, transformed by `line` along x and y, to vectors `step` bytes apart, [x][y]."""
+    (high, wide), target = axes, _kept(b, target)
+    for made in SOURCE_ROWS[wide.taps]:
+        places = [high.points * x + y for x in made for y in range(high.points)]
+        for number, value in zip(places, _rows(b, line, made, count, row), strict=True):
+            store_vector(b, value, _at(b, target, number, step))
 
 
 def stepped_plane_of(line: Line, count: Callable[[Axis], int]) -> Any:

@@ -100,6 +100,18 @@ def test_values_do_not_depend_on_tasks_or_on_what_lies_around() -> None:
     assert np.array_equal(rows, whole[..., 12:])
 
 
+@pytest.mark.parametrize("dilation", [(1, 1, 1), (1, 2, 1)])
+def test_rows_of_few_tiles_have_the_same_values_together_and_alone(dilation: Triple) -> None:
+    # Fourteen tiles of two planes a row: two rows are a group, of seven, and of eight of which the last lies outside.
+    images, filters = operands(LANES + 1, LANES, (2, 27, 28), (1, 3, 3))
+    together = run(images, filters, dilation, name="whole planes")
+    tasks = [(0, 2, row, row + 1) for row in range(8)]
+    alone = run(images, filters, dilation, tasks, "whole planes")
+    assert np.array_equal(together.planar(), alone.planar())
+    expected = correlated(images, filters, dilation)
+    assert np.abs(together.planar() - expected).max() <= 1e-5 * np.abs(expected).max()
+
+
 @pytest.mark.quick(3)
 @pytest.mark.parametrize("name", ["", *FLAT_PASSES])
 def test_rows_that_are_asked_for_early_have_the_same_values(name: str) -> None:
