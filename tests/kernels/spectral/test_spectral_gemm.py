@@ -8,12 +8,8 @@ import numpy as np
 import pytest
 from znnpy_kernels.machine.guards import address
 from znnpy_kernels.simd.lanes import LANES
-from znnpy_kernels.spectral.gemm import (
-    backward_floats,
-    backward_products,
-    spectral_gradients,
-    spectral_products,
-)
+from znnpy_kernels.spectral.exchanged_filters import backward_floats
+from znnpy_kernels.spectral.gemm import backward_products, spectral_gradients, spectral_products
 
 PAIR = 2 * LANES
 GUARD = -12345.0
@@ -63,11 +59,15 @@ def operands(frequencies: int, tiles: int, inputs: int, blocks: int) -> tuple[Ve
 
 CASES = [(t, i, b) for t in (1, 5, 6, 7, 13, 25) for i, b in ((1, 1), (10, 2), (LANES, 3))]
 CASES += [(8, 2 * LANES + 1, 1), (12, LANES + 3, 4), (3, 3 * LANES, 5)]
+# Terms in several ranges, and more tiles than are gathered at once.
+CASES += [(70, 67, 2), (131, 20, 3), (64, 24, 7), (65, 250, 2)]
 BACKWARD_CASES = [
     (1, 1, 1),
     (7, LANES, LANES),
     (13, LANES + 3, 10),
     (5, 3 * LANES - 1, 2 * LANES + 5),
+    (66, 20, 50),
+    (9, 4 * LANES, 70),
 ]
 
 
@@ -108,24 +108,26 @@ def test_backward_products(tiles: int, images: int, outputs: int) -> None:
     assert room[-1] == GUARD
 
 
-def test_groups_of_tiles_add_up() -> None:
-    w, wanted = Vectors(2, 5, 3), 0
-    for group, tiles in enumerate((4, 4, 3)):
-        x = Vectors(2, tiles, -(-5 // LANES), seed=group)
+@pytest.mark.parametrize(("inputs", "groups"), [(5, (4, 4, 3)), (20, (18, 18, 16))])
+def test_groups_of_tiles_add_up(inputs: int, groups: tuple[int, ...]) -> None:
+    w, wanted = Vectors(2, inputs, 3), 0
+    for group, tiles in enumerate(groups):
+        x = Vectors(2, tiles, -(-inputs // LANES), seed=group)
         y = Vectors(2, tiles, 3, seed=9 + group)
-        spectral_gradients.run(**words(x, w, y, 5, accumulate=int(group > 0)))
-        wanted = wanted + np.einsum("fti,fto->fio", x.complex()[..., :5], y.complex().conj())
+        spectral_gradients.run(**words(x, w, y, inputs, accumulate=int(group > 0)))
+        wanted = wanted + np.einsum("fti,fto->fio", x.complex()[..., :inputs], y.complex().conj())
     np.testing.assert_allclose(w.complex(), wanted, atol=5e-5)
 
 
-def test_any_cut_gives_the_same_bits() -> None:
-    x, w, whole = operands(4, 19, 11, 3)
+@pytest.mark.parametrize("inputs", [11, 20])
+def test_any_cut_gives_the_same_bits(inputs: int) -> None:
+    x, w, whole = operands(4, 19, inputs, 3)
     cut = Vectors(4, 19, 3)
-    spectral_products.run(**words(x, w, whole, 11))
+    spectral_products.run(**words(x, w, whole, inputs))
     for low, high in ((0, 1), (1, 4)):
         part = {**x.words("x", "tile", low), **w.words("w", "input", low)}
         part |= {**cut.words("y", "tile", low), "frequencies": high - low}
-        spectral_products.run(**(words(x, w, cut, 11) | part))
+        spectral_products.run(**(words(x, w, cut, inputs) | part))
     np.testing.assert_array_equal(cut.memory, whole.memory)
 
 

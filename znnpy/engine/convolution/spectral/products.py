@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from znnpy_kernels.simd.lanes import LANES
-from znnpy_kernels.spectral.gemm import (
-    backward_floats,
-    backward_products,
-    spectral_gradients,
-    spectral_products,
-)
+from znnpy_kernels.spectral.exchanged_filters import backward_floats
+from znnpy_kernels.spectral.gemm import backward_products, spectral_gradients, spectral_products
 
 from znnpy.engine.convolution.spectral.buffers import Filters
 from znnpy.engine.convolution.tiles import PAIR, TileSpectra
