@@ -39,7 +39,7 @@ _ROOM = _NUMBERS + 2 * _FACTORS + SUMS * LANES
 def by_three(product: Product, terms: Any) -> Any:
     """Whether products with so many terms go by three multiplications."""
     inputs = product.inputs
-    fits = LEAST_INPUTS <= inputs and inputs <= MOST_INPUTS
+    fits = inputs >= LEAST_INPUTS and inputs <= MOST_INPUTS
     return APART and fits and terms >= LEAST_TERMS and product.blocks > 1
 
 

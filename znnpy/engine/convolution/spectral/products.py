@@ -107,8 +107,7 @@ def left_out(y: TileSpectra, low: int) -> dict[str, int]:
 
 def left_out_of_filters(tile: Triple, low: int) -> dict[str, int]:
     """Return these words for the gradients of filters, which no frequency that is mirrored is read of."""
-    several = tile[0] > 1
-    return {"first": low, "size_y": tile[1] * several, "size_x": tile[2] * several}
+    return {"first": low, "size_y": tile[1], "size_x": tile[2]}
 
 
 def _product_words(
