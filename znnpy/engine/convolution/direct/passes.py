@@ -11,10 +11,11 @@ from dataclasses import replace
 from math import prod
 
 from znnpy_kernels.direct.packed_filters import output_groups
+from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.engine.convolution.direct import fully_connected
 from znnpy.engine.convolution.direct.correlation import against, along, correlate
-from znnpy.engine.convolution.direct.weight_gradients import multiply
+from znnpy.engine.convolution.direct.weight_gradients import SLAB_BYTES, multiply
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.joined_gradients import applied_backward
 from znnpy.engine.memory.tensors import ROW_SAMPLES, Tensor, firsts, in_rows, is_dense
@@ -97,4 +98,6 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
         gradient = gradient.framed(build.layout.padding(edge))
         multiply(step, build, edge, gradient, build.value(edge.source))
     else:
-        multiply(step, build, *in_a_row(build, edge, build.seen(edge), gradient))
+        # Rows as long as a slab may be: sums of samples end but once.
+        least = max(ROW_SAMPLES, SLAB_BYTES // (8 * LANES * prod(edge.size)))
+        multiply(step, build, *in_a_row(build, edge, build.seen(edge), gradient, least=least))
