@@ -26,6 +26,8 @@ from znnpy.plan.algorithms.direct import direct_seconds
 
 FEW_SAMPLES = 8
 """Samples of a row that fill a register block well enough where workers are many."""
+LONG_ROW, MANY_PANELS = 2 * ROW_SAMPLES, 16
+"""Samples of a row where panels of outputs are tasks enough: their filters are read for so many at once."""
 
 
 def in_a_row(
@@ -54,9 +56,11 @@ def in_a_row(
 def _row_samples(build: Build, edge: Edge, which: PassName, written: Tensor) -> int:
     """Return how many samples a row has at least: fewer where workers are many, if rows split no sum."""
     layout = build.layout
+    panels = len(output_groups(written.channels))
+    if not layout.grain.many and which == "forward" and panels >= MANY_PANELS:
+        return LONG_ROW
     if not layout.grain.many or (which == "gradient" and applied_backward(layout, edge)):
         return ROW_SAMPLES
-    panels = len(output_groups(written.channels))
     rows = layout.grain.shares(direct_seconds(layout.conv_shape(edge), which), panels)
     return max(FEW_SAMPLES, min(ROW_SAMPLES, written.batch // rows))
 
