@@ -1,17 +1,24 @@
-"""Products of one frequency by three real products in place of four (`gauss_blocks`).
+"""The products of `gemm` by three real products in place of four (`gauss_blocks`).
+
+    gauss_products      as `spectral_products`
+    gauss_gradients     as `spectral_gradients`
+    gauss_backward      as `backward_products`
+
+Argument words are those there; of outputs there are two vectors at least, of inputs at most MOST_INPUTS.
 
 Sums of real and imaginary parts are made of all numbers of a frequency, and sums and differences of two or three
 vectors of filters (or of output gradients), in room on the stack: as many operations as one or two of the terms that
-all rows, and all vectors, then save a quarter of. With few terms that does not pay.
+all rows, and all vectors, then save a quarter of. With few terms or rows that does not pay.
 
-Terms are summed up to TERMS at once, so that what they are multiplied with stays in the L1 cache, one range after the
-other, in an order that sizes alone decide.
+Terms are summed up to TERMS at once, of gradients TILES, so that what they are multiplied with stays in the L1 cache,
+one range after the other, in an order that sizes alone decide. Tasks may run concurrently as there.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from znnpy_kernels.machine.abi import kernel
 from znnpy_kernels.machine.arithmetic import cover
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.simd.lanes import LANES, REGISTERS, VECTOR_BYTES
@@ -19,28 +26,35 @@ from znnpy_kernels.simd.stack import stack_room
 from znnpy_kernels.simd.vectors import below, load, load_masked, store
 from znnpy_kernels.spectral.exchanged_filters import filters_from
 from znnpy_kernels.spectral.gauss_blocks import MOST_VECTORS, SUMS, gauss_block
+from znnpy_kernels.spectral.gemm import (
+    AT,
+    BACKWARD,
+    GRADIENT,
+    following,
+    paces_of,
+    places,
+    product_of,
+)
 from znnpy_kernels.spectral.product_words import Product, cut, lanes_before
 
 APART = REGISTERS == 16
 """Whether products go this way. With 32 registers, where one loop holds three sums of each product, it was not
 measured."""
-LEAST_TERMS, LEAST_INPUTS = 20, 20
-"""Fewer terms, or channels, are multiplied four times."""
+LEAST = 20
+"""Fewer tiles, or channels, are multiplied four times."""
 TERMS = 64
 """Terms at once: their factors, of three vectors, are 12 KiB with 8 lanes."""
 TILES = 32
+"""Terms of gradients, whose numbers are gathered too: of 64, and 40 channels, all would leave the L1 cache."""
 MOST_INPUTS = 256
 _NUMBERS = TERMS * MOST_INPUTS  # in room for what is made of numbers
 _FACTORS = TERMS * MOST_VECTORS * LANES
 _ROOM = _NUMBERS + 2 * _FACTORS + SUMS * LANES
 
 
-@inlined
-def by_three(product: Product, terms: Any) -> Any:
-    """Whether products with so many terms go by three multiplications."""
-    inputs = product.inputs
-    fits = inputs >= LEAST_INPUTS and inputs <= MOST_INPUTS
-    return APART and fits and terms >= LEAST_TERMS and product.blocks > 1
+def takes(tiles: int, inputs: int, blocks: int) -> bool:
+    """Return whether so many tiles, inputs and vectors of outputs are multiplied by the kernels here."""
+    return APART and min(tiles, inputs) >= LEAST and inputs <= MOST_INPUTS and blocks > 1
 
 
 @inlined
@@ -65,8 +79,8 @@ def _parts(count: int, blocks: int) -> Any:
 
 
 @inlined
-def product_chunks(product: Product) -> Any:
-    """How often `multiply_by_three` asks for lines."""
+def _product_chunks(product: Product) -> Any:
+    """How often `_multiply_frequency` asks for lines."""
     most, parts, tile = _NUMBERS // _pitch(product), 0, 0
     groups = cover(product.tiles, most)
     for group in range(groups):
@@ -77,8 +91,8 @@ def product_chunks(product: Product) -> Any:
 
 
 @inlined
-def gradient_chunks(product: Product) -> Any:
-    """How often `sum_by_three` asks for lines."""
+def _gradient_chunks(product: Product) -> Any:
+    """How often `_sum_frequency` asks for lines."""
     most, turns, tile = _most_tiles(product), 0, 0
     groups = cover(product.tiles, most)
     for group in range(groups):
@@ -189,7 +203,7 @@ def _multiply(
 
 
 @inlined
-def multiply_by_three(
+def _multiply_frequency(
     product: Product, x: int, w: int, y: int, paces: Any, ahead: Any, scratch: int
 ) -> None:
     """Products of one frequency. scratch: of exchanged filters."""
@@ -260,7 +274,7 @@ def _sum(
 
 
 @inlined
-def sum_by_three(product: Product, x: int, w: int, y: int, paces: Any, ahead: Any) -> None:
+def _sum_frequency(product: Product, x: int, w: int, y: int, paces: Any, ahead: Any) -> None:
     """Gradients of the filters of one frequency."""
     tile, groups, rooms = 0, cover(product.tiles, _most_tiles(product)), _rooms()
     for group in range(groups):
@@ -278,3 +292,46 @@ def sum_by_three(product: Product, x: int, w: int, y: int, paces: Any, ahead: An
                 lanes = lanes_before(product, first + 2)
                 ahead = _sum(2, product, terms, outputs, target, lanes, more, rooms, paces, ahead)
         tile += terms
+
+
+@inlined
+def _multiply_all(args: Any, product: Product, terms: Any, scratch: int) -> None:
+    """Products of all frequencies of a task; `terms`: channels that filters have at a frequency."""
+    x_pace, w_pace, y_pace = paces_of(product, terms, _product_chunks(product))
+    paces = (*x_pace, *w_pace, *y_pace)
+    f = following(args, -1)
+    while f < args[AT.frequencies]:
+        then = following(args, f)
+        (x, w, y), ahead = places(args, f), places(args, then)
+        _multiply_frequency(product, x, w, y, paces, ahead, scratch)
+        f = then
+
+
+@kernel(AT)
+def gauss_products(args: Any, worker: int) -> None:
+    """Spectra of channels times those of filters, summed over channels."""
+    product = product_of(args, 0, 0)
+    _multiply_all(args, product, product.inputs, 0)
+
+
+@kernel(BACKWARD)
+def gauss_backward(args: Any, worker: int) -> None:
+    """Spectra of gradients times exchanged, conjugate ones of filters, summed over outputs."""
+    product = product_of(args, args[BACKWARD.images], 0)
+    scratch = args[BACKWARD.scratch] + 4 * worker * args[BACKWARD.scratch_worker]
+    _multiply_all(args, product, product.images, scratch)
+
+
+@kernel(GRADIENT)
+def gauss_gradients(args: Any, worker: int) -> None:
+    """Spectra of channels times conjugate ones of output gradients, summed over tiles."""
+    product = product_of(args, 0, args[GRADIENT.accumulate])
+    x_pace, w_pace, y_pace = paces_of(product, product.inputs, _gradient_chunks(product))
+    f = following(args, -1)
+    while f < args[AT.frequencies]:
+        then = following(args, f)
+        (x, w, y), (next_x, next_w, next_y) = places(args, f), places(args, then)
+        # Two streams that are read, then the one that is written.
+        ahead = next_x, next_y, next_w
+        _sum_frequency(product, x, w, y, (*x_pace, *y_pace, *w_pace), ahead)
+        f = then

@@ -47,13 +47,6 @@ from znnpy_kernels.machine.arithmetic import cover
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.spectral.exchanged_filters import filters_from
-from znnpy_kernels.spectral.gauss_products import (
-    by_three,
-    gradient_chunks,
-    multiply_by_three,
-    product_chunks,
-    sum_by_three,
-)
 from znnpy_kernels.spectral.mirrored import is_mirrored
 from znnpy_kernels.spectral.product_words import Product, cut, lanes_before
 from znnpy_kernels.spectral.register_blocks import CHUNK, LINE, ROWS, VECTORS, register_block
@@ -159,10 +152,7 @@ def product_cuts(product: Product) -> Any:
     """Cuts of the tiles for VECTORS and for one vector; how often a frequency asks for lines of the next one."""
     many, one = cut(product.tiles, ROWS[VECTORS - 1]), cut(product.tiles, ROWS[0])
     blocks = product.blocks // VECTORS * many[0] + product.blocks % VECTORS * one[0]
-    chunks = blocks * cover(product.inputs, CHUNK)
-    if by_three(product, product.inputs):
-        chunks = product_chunks(product)
-    return many, one, chunks
+    return many, one, blocks * cover(product.inputs, CHUNK)
 
 
 @inlined
@@ -170,9 +160,6 @@ def multiply_frequency(
     product: Product, x: int, w: int, y: int, cuts: Any, paces: Any, ahead: Any, scratch: int
 ) -> None:
     """Products of one frequency; `cuts` of the tiles for VECTORS and for one vector; scratch: of exchanged filters."""
-    if by_three(product, product.inputs):
-        multiply_by_three(product, x, w, y, paces, ahead, scratch)
-        return
     # VECTORS of outputs first: their filters stay in the L1 cache while all tiles stream past.
     for turn in range(product.blocks // VECTORS):
         first, end = turn * VECTORS, (turn + 1) * VECTORS
@@ -188,7 +175,7 @@ def multiply_frequency(
 
 
 @inlined
-def _product(args: Any, images: Any, accumulate: Any) -> Product:
+def product_of(args: Any, images: Any, accumulate: Any) -> Product:
     """Return what the words that all kernels here have say of the products."""
     return Product(
         # By name: numba passes a named tuple as its values, in registers or as constants.
@@ -210,7 +197,7 @@ def _product(args: Any, images: Any, accumulate: Any) -> Product:
 
 
 @inlined
-def _places(args: Any, f: int) -> Any:
+def places(args: Any, f: int) -> Any:
     """Return where x, w and y of one frequency lie."""
     x = args[AT.x] + 4 * f * args[AT.x_frequency]
     w = args[AT.w] + 4 * f * args[AT.w_frequency]
@@ -218,7 +205,7 @@ def _places(args: Any, f: int) -> Any:
 
 
 @inlined
-def _following(args: Any, f: int) -> Any:
+def following(args: Any, f: int) -> Any:
     """Return which frequency of a task is multiplied next behind number f; any number behind its last one ends it."""
     f += 1
     if args[AT.size_x]:
@@ -228,7 +215,7 @@ def _following(args: Any, f: int) -> Any:
 
 
 @inlined
-def _paces(product: Product, terms: Any, chunks: int) -> Any:
+def paces_of(product: Product, terms: Any, chunks: int) -> Any:
     """Paces of x, of w with so many terms, and of y."""
     x = pace(_floats(product.tiles, product.x_tile, product.x_parts), chunks)
     y = pace(_floats(product.tiles, product.y_tile, product.y_parts), chunks)
@@ -238,16 +225,16 @@ def _paces(product: Product, terms: Any, chunks: int) -> Any:
 @kernel(AT)
 def spectral_products(args: Any, worker: int) -> None:
     """Spectra of channels times those of filters, summed over channels."""
-    product = _product(args, 0, 0)
+    product = product_of(args, 0, 0)
     many, one, chunks = product_cuts(product)
-    x_pace, w_pace, y_pace = _paces(product, product.inputs, chunks)
+    x_pace, w_pace, y_pace = paces_of(product, product.inputs, chunks)
     paces = (*x_pace, *w_pace, *y_pace)
-    f = _following(args, -1)
+    f = following(args, -1)
     while f < args[AT.frequencies]:
-        then = _following(args, f)
+        then = following(args, f)
         # Behind the last frequency nothing is read: a request for memory that does not exist is dropped by the
         # CPU.
-        (x, w, y), ahead = _places(args, f), _places(args, then)
+        (x, w, y), ahead = places(args, f), places(args, then)
         multiply_frequency(product, x, w, y, (many, one), paces, ahead, 0)
         f = then
 
@@ -256,14 +243,14 @@ def spectral_products(args: Any, worker: int) -> None:
 def backward_products(args: Any, worker: int) -> None:
     """Spectra of gradients times exchanged, conjugate ones of filters, summed over outputs."""
     scratch = args[BACKWARD.scratch] + 4 * worker * args[BACKWARD.scratch_worker]
-    product = _product(args, args[BACKWARD.images], 0)
+    product = product_of(args, args[BACKWARD.images], 0)
     many, one, chunks = product_cuts(product)
-    x_pace, w_pace, y_pace = _paces(product, product.images, chunks)
+    x_pace, w_pace, y_pace = paces_of(product, product.images, chunks)
     paces = (*x_pace, *w_pace, *y_pace)
-    f = _following(args, -1)
+    f = following(args, -1)
     while f < args[AT.frequencies]:
-        then = _following(args, f)
-        (x, w, y), ahead = _places(args, f), _places(args, then)
+        then = following(args, f)
+        (x, w, y), ahead = places(args, f), places(args, then)
         multiply_frequency(product, x, w, y, (many, one), paces, ahead, scratch)
         f = then
 
@@ -275,10 +262,7 @@ def image_cuts(product: Product) -> Any:
     whole = cut(LANES, ROWS[0])
     last = cut(product.inputs - (blocks - 1) * LANES, ROWS[0])
     parts = (blocks - 1) * whole[0] + last[0]
-    chunks = product.blocks * parts * cover(product.tiles, CHUNK)
-    if by_three(product, product.tiles):
-        chunks = gradient_chunks(product)
-    return whole, last, chunks
+    return whole, last, product.blocks * parts * cover(product.tiles, CHUNK)
 
 
 @inlined
@@ -286,9 +270,6 @@ def sum_frequency(
     product: Product, x: int, w: int, y: int, cuts: Any, paces: Any, ahead: Any
 ) -> None:
     """Gradients of the filters of one frequency; `cuts` of the images of a whole block and of the last one."""
-    if by_three(product, product.tiles):
-        sum_by_three(product, x, w, y, paces, ahead)
-        return
     for block in range(product.blocks):
         filters, outputs = w + 4 * block * product.w_block, y + 4 * block * product.y_block
         lanes = lanes_before(product, block + 1)
@@ -298,13 +279,13 @@ def sum_frequency(
 @kernel(GRADIENT)
 def spectral_gradients(args: Any, worker: int) -> None:
     """Spectra of channels times conjugate ones of output gradients, summed over tiles."""
-    product = _product(args, 0, args[GRADIENT.accumulate])
+    product = product_of(args, 0, args[GRADIENT.accumulate])
     whole, last, chunks = image_cuts(product)
-    x_pace, w_pace, y_pace = _paces(product, product.inputs, chunks)
-    f = _following(args, -1)
+    x_pace, w_pace, y_pace = paces_of(product, product.inputs, chunks)
+    f = following(args, -1)
     while f < args[AT.frequencies]:
-        then = _following(args, f)
-        (x, w, y), (next_x, next_w, next_y) = _places(args, f), _places(args, then)
+        then = following(args, f)
+        (x, w, y), (next_x, next_w, next_y) = places(args, f), places(args, then)
         # The order of `register_block`'s streams: two that are read, then the one that is written.
         ahead = next_x, next_y, next_w
         sum_frequency(product, x, w, y, (whole, last), (*x_pace, *y_pace, *w_pace), ahead)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.spectral import gauss_products as gauss
 from znnpy_kernels.spectral.exchanged_filters import backward_floats
 from znnpy_kernels.spectral.gemm import backward_products, spectral_gradients, spectral_products
 
@@ -30,7 +32,7 @@ def emit_products(
     seconds = _product_seconds(x, w, group)
     for low, high in build.layout.grain.ranges(count, seconds):
         step.add(
-            spectral_products,
+            _kernel(spectral_products, gauss.gauss_products, x, group, w.inputs, y.blocks),
             _product_words(x, w, y, group, low, high) | left_out(y, low),
             what=Identity(edge.name, serves, Part.PRODUCTS),
             cost=seconds * (high - low) / count,
@@ -56,7 +58,7 @@ def emit_backward_products(
     }
     for low, high in build.layout.grain.ranges(count, seconds):
         step.add(
-            backward_products,
+            _kernel(backward_products, gauss.gauss_backward, dy, group, outputs, dx.blocks),
             _product_words(dy, w, dx, group, low, high) | left_out(dx, low) | words,
             what=Identity(edge.name, serves, Part.PRODUCTS),
             cost=seconds * (high - low) / count,
@@ -77,7 +79,7 @@ def emit_weight_products(
     for low, high in build.layout.grain.ranges(count, _product_seconds(x, w, 0)):
         sums = w.place.region(low, high)
         step.add(
-            spectral_gradients,
+            _kernel(spectral_gradients, gauss.gauss_gradients, x, group, w.inputs, dy.blocks),
             {
                 **_product_words(x, w, dy, group, low, high),
                 **left_out_of_filters(x.tiling.tile, low),
@@ -134,6 +136,13 @@ def _product_words(
         "y_parts": y.imaginary,
         "lanes": y.last_lanes,
     }
+
+
+def _kernel(
+    four: Kernel, three: Kernel, x: TileSpectra, group: int, inputs: int, blocks: int
+) -> Kernel:
+    """Return the kernel of products with so many inputs and vectors of outputs, by four or three multiplications."""
+    return three if gauss.takes(x.count(group), inputs, blocks) else four
 
 
 def _product_seconds(x: TileSpectra, w: Filters, group: int) -> float:
