@@ -170,10 +170,9 @@ def tile_voxels(images: np.ndarray, tiling: Tiling) -> np.ndarray:
 
 
 def without_mirrored(spectra: np.ndarray, size: Triple) -> np.ndarray:
-    """Spectra of tiles whose frequencies that no product makes are NaN, in tiles of several planes."""
-    if size[0] > 1:
-        for kx in {0, size[2] // 2} if size[2] % 2 == 0 else {0}:
-            spectra[..., size[1] // 2 + 1 :, kx] = np.nan
+    """Spectra of tiles whose frequencies that no product makes are NaN."""
+    for kx in {0, size[2] // 2} if size[2] % 2 == 0 else {0}:
+        spectra[..., size[1] // 2 + 1 :, kx] = np.nan
     return spectra
 
 

@@ -2,9 +2,11 @@
 
     dx[sample][vector of inputs] = sum over outputs of dy[sample][output] * filters[output][vector of inputs]
 
-A vector of inputs is a block of channels at one tap. Its filters are exchanged into a worker's scratch, [output][lane],
-just before all samples multiply them: no exchanged copy of all filters is written, and read again, at each update. Two
-vectors are done at once, and as many outputs as the L1 cache holds filters of, beside what these are multiplied with.
+A vector of inputs is a block of channels at one tap; of a last block of channels that are at most half of the lanes
+and divide them, it is several taps, each of which gets a vector of its own once all is summed. Its filters are
+exchanged into a worker's scratch, [output][lane], just before all samples multiply them: no exchanged copy of all
+filters is written, and read again, at each update. Two vectors are done at once, and as many outputs as the L1 cache
+holds filters of, beside what these are multiplied with.
 Sums have the order of `direct.forward` with exchanged filters: by output.
 
 Argument words. Addresses in bytes; steps in floats; all else counts.
@@ -14,7 +16,7 @@ Argument words. Addresses in bytes; steps in floats; all else counts.
     filters                     packed for the forward pass (`packed_filters`), of all channels
     target, target_block        first sample, block and tap; step from block to block. [sample][tap][lane] in a block
     samples, outputs, inputs, taps  real counts
-    vector0, vector1            vectors of this task, block * taps + tap
+    vector0, vector1            vectors of this task, numbered by block, then tap; `vectors_of` are all
     scratch, scratch_worker     64-byte aligned; worker w owns SCRATCH floats from w * scratch_worker
 
 Nothing but the target's vectors is written. Tasks on different vectors may run concurrently.
@@ -51,7 +53,7 @@ from znnpy_kernels.simd.codegen import (
 )
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.transpose import load_tile, scratch_tile, transpose_tile
-from znnpy_kernels.simd.vectors import load, store
+from znnpy_kernels.simd.vectors import below, load, load_masked, store
 
 TOGETHER = 2  # vectors of inputs: each float of the gradient is broadcast once for both
 SCRATCH = 1 << 12
@@ -60,6 +62,34 @@ AT = words(
     "gradient gradient_block filters target target_block samples outputs inputs taps vector0 vector1 scratch "
     "scratch_worker"
 )
+
+
+def _together(inputs: int) -> int:
+    # Of no channels in a last block that is not whole: one tap as well.
+    held = inputs % LANES
+    return LANES // held if held and LANES % held == 0 else 1
+
+
+def vectors_of(inputs: int, taps: int) -> int:
+    """Return how many vectors so many inputs of a sample are at so many taps."""
+    together = _together(inputs)
+    return inputs // LANES * taps + (-(-taps // together) if inputs % LANES else 0)
+
+
+_taps_together = inlined(_together)
+
+
+@inlined
+def _place(args: Any, vector: int) -> Any:
+    """Return block, first tap, number of taps and channels of a vector."""
+    inputs, taps = args[AT.inputs], args[AT.taps]
+    whole = inputs // LANES
+    if vector < whole * taps:
+        block = vector // taps
+        return block, vector - block * taps, 1, LANES
+    together = _taps_together(inputs)
+    tap = (vector - whole * taps) * together
+    return whole, tap, min(together, taps - tap), inputs - whole * LANES
 
 
 @intrinsic
@@ -142,13 +172,14 @@ def _products(
 def _exchange(args: Any, vector: int, vectors: int, low: int, high: int, target: int) -> None:
     """Write a vector's filters of blocks low..high of outputs, [output][vector][lane]; ask for the next vectors'."""
     outputs, inputs, taps = args[AT.outputs], args[AT.inputs], args[AT.taps]
-    step, block = VECTOR_BYTES * vectors, vector // taps
-    tap, held = vector - block * taps, min(LANES, inputs - block * LANES)
+    step, (block, tap, together, channels) = VECTOR_BYTES * vectors, _place(args, vector)
+    # Rows of packed filters: taps lie one behind the other, channels within.
+    first, held = block * LANES * taps + tap * channels, together * channels
     blocks, border = cover(outputs, LANES), scratch_tile()
     for number in range(low, high):
         group = number // 2
         width = LANES * min(2, blocks - 2 * group)
-        start = group * 2 * LANES * inputs * taps + (block * LANES * taps + tap * held) * width
+        start = group * 2 * LANES * inputs * taps + first * width
         source = args[AT.filters] + 4 * (start + (number - 2 * group) * LANES)
         here, left = target + step * LANES * (number - low), min(LANES, outputs - number * LANES)
         if number == 2 * group:
@@ -165,9 +196,8 @@ def _exchange(args: Any, vector: int, vectors: int, low: int, high: int, target:
 
 @inlined
 def _target(args: Any, vector: int) -> Any:
-    """Return where the first sample's vector goes."""
-    block = vector // args[AT.taps]
-    tap = vector - block * args[AT.taps]
+    """Return where the first sample's vector goes: to its first tap."""
+    block, tap, _, _ = _place(args, vector)
     return args[AT.target] + 4 * (block * args[AT.target_block] + tap * LANES)
 
 
@@ -199,6 +229,22 @@ def _multiply(vectors: int, args: Any, vector: int, low: int, high: int, scratch
 
 
 @inlined
+def _spread(args: Any, vector: int) -> None:
+    """Write each tap's channels of a vector of several, and zeros behind them."""
+    _, _, together, channels = _place(args, vector)
+    if together == 1:
+        return
+    step, target, room = 4 * args[AT.taps] * LANES, _target(args, vector), scratch_tile()
+    inside = below(channels)
+    for sample in range(args[AT.samples]):
+        place = target + step * sample
+        store(room, load(place))
+        for tap in range(together):
+            own = load_masked(room + 4 * tap * channels, inside)
+            store(place + VECTOR_BYTES * tap, own)
+
+
+@inlined
 def _panel(vectors: int, args: Any, vector: int, scratch: int) -> None:
     """Compute one or two vectors of inputs of all samples."""
     blocks, most = cover(args[AT.outputs], LANES), SCRATCH // (vectors * LANES * LANES)
@@ -207,6 +253,8 @@ def _panel(vectors: int, args: Any, vector: int, scratch: int) -> None:
         for own in range(vectors):
             _exchange(args, vector + own, vectors, low, high, scratch + VECTOR_BYTES * own)
         _multiply(vectors, args, vector, low, high, scratch)
+    for own in range(vectors):
+        _spread(args, vector + own)
 
 
 @kernel(AT)

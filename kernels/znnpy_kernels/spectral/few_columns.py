@@ -23,7 +23,6 @@ from znnpy_kernels.machine.arithmetic import cover
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.spectral.gemm import (
-    Product,
     image_cuts,
     multiply_frequency,
     pace,
@@ -32,6 +31,7 @@ from znnpy_kernels.spectral.gemm import (
 )
 from znnpy_kernels.spectral.packed_columns import AT as COLUMNS
 from znnpy_kernels.spectral.packed_columns import columns_back, columns_down, parts_of, rooms
+from znnpy_kernels.spectral.product_words import Product
 from znnpy_kernels.spectral.register_blocks import PAIR
 from znnpy_kernels.spectral.tile_transforms import prepare
 
@@ -95,7 +95,8 @@ def few_products(args: Any, worker: int) -> None:
             x, y, apart = _places(args, run, column, room)
             w = args[AT.w] + 4 * column * args[AT.w_frequency]
             for _ in range(args[AT.points]):
-                multiply_frequency(product, x, w, y, (many, one), paces, (x + apart, w + step, y))
+                ahead = x + apart, w + step, y
+                multiply_frequency(product, x, w, y, (many, one), paces, ahead, 0)
                 x, y, w = x + apart, y + 8 * product.y_parts, w + step
         columns_back(args, column, args[AT.y], args[AT.y_images], args[AT.y_points], room, scratch)
 

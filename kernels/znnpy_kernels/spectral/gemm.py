@@ -40,22 +40,16 @@ that write disjoint frequencies, tiles or blocks may run concurrently.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from znnpy_kernels.machine.abi import kernel, words
 from znnpy_kernels.machine.arithmetic import cover
 from znnpy_kernels.machine.inlining import inlined
-from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
-from znnpy_kernels.simd.transpose import load_tile, scratch_tile, transpose_negated, transpose_tile
+from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.spectral.exchanged_filters import filters_from
 from znnpy_kernels.spectral.mirrored import is_mirrored
-from znnpy_kernels.spectral.register_blocks import (
-    CHUNK,
-    LINE,
-    PAIR,
-    ROWS,
-    VECTORS,
-    register_block,
-)
+from znnpy_kernels.spectral.product_words import Product, cut, lanes_before
+from znnpy_kernels.spectral.register_blocks import CHUNK, LINE, ROWS, VECTORS, register_block
 
 AT = words(
     "x x_frequency x_tile x_block w w_frequency w_input w_block y y_frequency y_tile y_block "
@@ -65,45 +59,10 @@ GRADIENT = words(AT, "accumulate")
 BACKWARD = words(AT, "images scratch scratch_worker")
 
 
-class Product(NamedTuple):
-    """Argument words that the products of all frequencies share."""
-
-    x_tile: Any
-    x_block: Any
-    x_parts: Any
-    w_input: Any
-    w_block: Any
-    y_tile: Any
-    y_block: Any
-    y_parts: Any
-    tiles: Any
-    inputs: Any
-    blocks: Any
-    lanes: Any
-    images: Any
-    accumulate: Any
-
-
-def backward_floats(inputs: int) -> int:
-    """Floats of scratch that each worker needs for `backward_products` of so many terms."""
-    # Rounded up to whole vectors of terms.
-    return -(-inputs // LANES) * LANES * VECTORS * PAIR
-
-
 @inlined
 def _floats(tiles: int, tile: int, parts: int) -> Any:
     """Return the floats of one frequency of tiles, which lie one by one or as all real, then all imaginary parts."""
     return max(tiles * tile, 2 * parts)
-
-
-@inlined
-def _cut(count: int, most: int) -> Any:
-    """Parts of at most `most`; rows of the smallest; how many, the first ones, have one more."""
-    # Parts differ by one row at most: a full one and a small rest would leave the rest waiting for its own
-    # multiply-adds.
-    # No tiles, no parts; `max` keeps the quotient defined.
-    parts = cover(count, most)
-    return parts, count // max(1, parts), count % max(1, parts)
 
 
 @inlined
@@ -115,12 +74,6 @@ def pace(floats: int, chunks: int) -> Any:
 
 
 @inlined
-def _lanes(product: Product, end: int) -> Any:
-    """Lanes that hold channels in the last of the vectors before `end`."""
-    return product.lanes if end == product.blocks else LANES
-
-
-@inlined
 def _tiles(
     vectors: int,
     product: Product,
@@ -128,7 +81,7 @@ def _tiles(
     w: Any,
     y: int,
     lanes: int,
-    cut: Any,
+    parts: Any,
     paces: Any,
     ahead: Any,
 ) -> Any:
@@ -140,8 +93,8 @@ def _tiles(
     # Rows are tiles here, terms are channels: within a block they lie side by side, hence a turn of 1 and a
     # jump to the next block.
     tile = 0
-    for part in range(cut[0]):
-        rows = cut[1] + (1 if part < cut[2] else 0)
+    for part in range(parts[0]):
+        rows = parts[1] + (1 if part < parts[2] else 0)
         scalars = (
             x + 4 * tile * product.x_tile,
             product.x_tile,
@@ -196,34 +149,33 @@ def _images(
 
 @inlined
 def product_cuts(product: Product) -> Any:
-    """Cuts of the tiles for VECTORS and for one vector; chunks of all register blocks of a frequency."""
-    # Chunks of a frequency, over which the next one is asked for.
-    many, one = _cut(product.tiles, ROWS[VECTORS - 1]), _cut(product.tiles, ROWS[0])
+    """Cuts of the tiles for VECTORS and for one vector; how often a frequency asks for lines of the next one."""
+    many, one = cut(product.tiles, ROWS[VECTORS - 1]), cut(product.tiles, ROWS[0])
     blocks = product.blocks // VECTORS * many[0] + product.blocks % VECTORS * one[0]
     return many, one, blocks * cover(product.inputs, CHUNK)
 
 
 @inlined
 def multiply_frequency(
-    product: Product, x: int, w: int, y: int, cuts: Any, paces: Any, ahead: Any
+    product: Product, x: int, w: int, y: int, cuts: Any, paces: Any, ahead: Any, scratch: int
 ) -> None:
-    """Products of one frequency; `cuts` of the tiles for VECTORS and for one vector."""
+    """Products of one frequency; `cuts` of the tiles for VECTORS and for one vector; scratch: of exchanged filters."""
     # VECTORS of outputs first: their filters stay in the L1 cache while all tiles stream past.
     for turn in range(product.blocks // VECTORS):
         first, end = turn * VECTORS, (turn + 1) * VECTORS
-        filters = w + 4 * first * product.w_block, product.w_input, product.w_block, LANES
-        outputs, lanes = y + 4 * first * product.y_block, _lanes(product, end)
+        filters = filters_from(VECTORS, product, w, first, scratch)
+        outputs, lanes = y + 4 * first * product.y_block, lanes_before(product, end)
         ahead = _tiles(VECTORS, product, x, filters, outputs, lanes, cuts[0], paces, ahead)
     # One vector is left where pairs leave one.
     if product.blocks % VECTORS:
         last = product.blocks - 1
-        filters = w + 4 * last * product.w_block, product.w_input, product.w_block, LANES
+        filters = filters_from(1, product, w, last, scratch)
         outputs = y + 4 * last * product.y_block
         _tiles(1, product, x, filters, outputs, product.lanes, cuts[1], paces, ahead)
 
 
 @inlined
-def _product(args: Any, images: Any, accumulate: Any) -> Product:
+def product_of(args: Any, images: Any, accumulate: Any) -> Product:
     """Return what the words that all kernels here have say of the products."""
     return Product(
         # By name: numba passes a named tuple as its values, in registers or as constants.
@@ -245,7 +197,7 @@ def _product(args: Any, images: Any, accumulate: Any) -> Product:
 
 
 @inlined
-def _places(args: Any, f: int) -> Any:
+def places(args: Any, f: int) -> Any:
     """Return where x, w and y of one frequency lie."""
     x = args[AT.x] + 4 * f * args[AT.x_frequency]
     w = args[AT.w] + 4 * f * args[AT.w_frequency]
@@ -253,7 +205,7 @@ def _places(args: Any, f: int) -> Any:
 
 
 @inlined
-def _following(args: Any, f: int) -> Any:
+def following(args: Any, f: int) -> Any:
     """Return which frequency of a task is multiplied next behind number f; any number behind its last one ends it."""
     f += 1
     if args[AT.size_x]:
@@ -263,7 +215,7 @@ def _following(args: Any, f: int) -> Any:
 
 
 @inlined
-def _paces(product: Product, terms: Any, chunks: int) -> Any:
+def paces_of(product: Product, terms: Any, chunks: int) -> Any:
     """Paces of x, of w with so many terms, and of y."""
     x = pace(_floats(product.tiles, product.x_tile, product.x_parts), chunks)
     y = pace(_floats(product.tiles, product.y_tile, product.y_parts), chunks)
@@ -273,88 +225,42 @@ def _paces(product: Product, terms: Any, chunks: int) -> Any:
 @kernel(AT)
 def spectral_products(args: Any, worker: int) -> None:
     """Spectra of channels times those of filters, summed over channels."""
-    product = _product(args, 0, 0)
+    product = product_of(args, 0, 0)
     many, one, chunks = product_cuts(product)
-    x_pace, w_pace, y_pace = _paces(product, product.inputs, chunks)
+    x_pace, w_pace, y_pace = paces_of(product, product.inputs, chunks)
     paces = (*x_pace, *w_pace, *y_pace)
-    f = _following(args, -1)
+    f = following(args, -1)
     while f < args[AT.frequencies]:
-        then = _following(args, f)
+        then = following(args, f)
         # Behind the last frequency nothing is read: a request for memory that does not exist is dropped by the
         # CPU.
-        (x, w, y), ahead = _places(args, f), _places(args, then)
-        multiply_frequency(product, x, w, y, (many, one), paces, ahead)
+        (x, w, y), ahead = places(args, f), places(args, then)
+        multiply_frequency(product, x, w, y, (many, one), paces, ahead, 0)
         f = then
-
-
-@inlined
-def _exchanged(vectors: int, product: Product, w: int, first: int, scratch: int) -> Any:
-    """Scratch [term][vector][PAIR]: conjugate filters of all terms and the images from `first` on.
-
-    Gives address and steps as `_tiles` takes them.
-    """
-    row, step = 4 * product.w_input, 4 * PAIR * vectors
-    rest = scratch_tile()
-    # Terms outside, vectors within, as `register_block` steps from term to term.
-    for vector in range(vectors):
-        image = first + vector * LANES
-        held = min(LANES, product.images - image)
-        for block in range(cover(product.inputs, LANES)):
-            source = w + image * row + 4 * block * product.w_block
-            target = scratch + block * LANES * step + 4 * PAIR * vector
-            if held == LANES:
-                # Conjugated while it is transposed: imaginary parts are negated in registers.
-                transpose_tile(source, row, target, step)
-                transpose_negated(source + VECTOR_BYTES, row, target + VECTOR_BYTES, step)
-            else:
-                # Fewer images than lanes: the rest becomes zeros, by a tile on the stack.
-                load_tile(source, row, held, LANES, rest)
-                transpose_tile(rest, VECTOR_BYTES, target, step)
-                load_tile(source + VECTOR_BYTES, row, held, LANES, rest)
-                transpose_negated(rest, VECTOR_BYTES, target + VECTOR_BYTES, step)
-    return scratch, vectors * PAIR, PAIR, LANES
-
-
-@inlined
-def multiply_exchanged(
-    product: Product, x: int, w: int, y: int, cuts: Any, paces: Any, ahead: Any, scratch: int
-) -> None:
-    """Multiply one frequency with the forward pass's filters, of which `product.images` are wanted."""
-    for turn in range(product.blocks // VECTORS):
-        first, end = turn * VECTORS, (turn + 1) * VECTORS
-        # Transposed once for all tiles of a frequency, in scratch that the L1 cache holds.
-        filters = _exchanged(VECTORS, product, w, first * LANES, scratch)
-        outputs, lanes = y + 4 * first * product.y_block, _lanes(product, end)
-        ahead = _tiles(VECTORS, product, x, filters, outputs, lanes, cuts[0], paces, ahead)
-    if product.blocks % VECTORS:
-        last = product.blocks - 1
-        filters = _exchanged(1, product, w, last * LANES, scratch)
-        outputs = y + 4 * last * product.y_block
-        _tiles(1, product, x, filters, outputs, product.lanes, cuts[1], paces, ahead)
 
 
 @kernel(BACKWARD)
 def backward_products(args: Any, worker: int) -> None:
     """Spectra of gradients times exchanged, conjugate ones of filters, summed over outputs."""
     scratch = args[BACKWARD.scratch] + 4 * worker * args[BACKWARD.scratch_worker]
-    product = _product(args, args[BACKWARD.images], 0)
+    product = product_of(args, args[BACKWARD.images], 0)
     many, one, chunks = product_cuts(product)
-    x_pace, w_pace, y_pace = _paces(product, product.images, chunks)
+    x_pace, w_pace, y_pace = paces_of(product, product.images, chunks)
     paces = (*x_pace, *w_pace, *y_pace)
-    f = _following(args, -1)
+    f = following(args, -1)
     while f < args[AT.frequencies]:
-        then = _following(args, f)
-        (x, w, y), ahead = _places(args, f), _places(args, then)
-        multiply_exchanged(product, x, w, y, (many, one), paces, ahead, scratch)
+        then = following(args, f)
+        (x, w, y), ahead = places(args, f), places(args, then)
+        multiply_frequency(product, x, w, y, (many, one), paces, ahead, scratch)
         f = then
 
 
 @inlined
 def image_cuts(product: Product) -> Any:
-    """Cuts of the channels of a whole block and of the last one; chunks of all register blocks of a frequency."""
+    """Cuts of the channels of a whole block and of the last one; how often a frequency asks for lines of the next."""
     blocks = cover(product.inputs, LANES)
-    whole = _cut(LANES, ROWS[0])
-    last = _cut(product.inputs - (blocks - 1) * LANES, ROWS[0])
+    whole = cut(LANES, ROWS[0])
+    last = cut(product.inputs - (blocks - 1) * LANES, ROWS[0])
     parts = (blocks - 1) * whole[0] + last[0]
     return whole, last, product.blocks * parts * cover(product.tiles, CHUNK)
 
@@ -366,20 +272,20 @@ def sum_frequency(
     """Gradients of the filters of one frequency; `cuts` of the images of a whole block and of the last one."""
     for block in range(product.blocks):
         filters, outputs = w + 4 * block * product.w_block, y + 4 * block * product.y_block
-        lanes = _lanes(product, block + 1)
+        lanes = lanes_before(product, block + 1)
         ahead = _images(product, x, filters, outputs, lanes, cuts, paces, ahead)
 
 
 @kernel(GRADIENT)
 def spectral_gradients(args: Any, worker: int) -> None:
     """Spectra of channels times conjugate ones of output gradients, summed over tiles."""
-    product = _product(args, 0, args[GRADIENT.accumulate])
+    product = product_of(args, 0, args[GRADIENT.accumulate])
     whole, last, chunks = image_cuts(product)
-    x_pace, w_pace, y_pace = _paces(product, product.inputs, chunks)
-    f = _following(args, -1)
+    x_pace, w_pace, y_pace = paces_of(product, product.inputs, chunks)
+    f = following(args, -1)
     while f < args[AT.frequencies]:
-        then = _following(args, f)
-        (x, w, y), (next_x, next_w, next_y) = _places(args, f), _places(args, then)
+        then = following(args, f)
+        (x, w, y), (next_x, next_w, next_y) = places(args, f), places(args, then)
         # The order of `register_block`'s streams: two that are read, then the one that is written.
         ahead = next_x, next_y, next_w
         sum_frequency(product, x, w, y, (whole, last), (*x_pace, *y_pace, *w_pace), ahead)

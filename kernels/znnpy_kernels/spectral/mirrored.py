@@ -2,8 +2,8 @@
 
 Where kx is 0, or half of an even number of points, the column of frequencies along z at -ky is that at ky, conjugate
 and in reverse; transformed back along z it is the conjugate, point by point. So of two such columns the one behind
-the middle of y is `mirrored`: it is neither multiplied nor transformed back. Of tiles of several planes alone, as in
-one plane both are one line.
+the middle of y is `mirrored`: it is neither multiplied nor transformed back. In tiles of one plane both are single
+numbers of a line along y, which is filled in before it is transformed back.
 """
 
 from __future__ import annotations

@@ -42,16 +42,15 @@ from znnpy_kernels.machine.abi import kernel, words
 from znnpy_kernels.machine.arithmetic import cover
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
+from znnpy_kernels.spectral.exchanged_filters import backward_floats
 from znnpy_kernels.spectral.gemm import (
-    Product,
-    backward_floats,
     image_cuts,
-    multiply_exchanged,
     multiply_frequency,
     pace,
     product_cuts,
     sum_frequency,
 )
+from znnpy_kernels.spectral.product_words import Product
 from znnpy_kernels.spectral.tile_transforms import COMPLEX_BYTES, prepare
 
 AT = words(
@@ -165,10 +164,7 @@ def _multiplied(args: Any, product: Product, column: int, x: int, y: int, scratc
     for _ in range(args[AT.points]):
         # Only filters come from memory.
         ahead = x, w + step, y
-        if product.images:
-            multiply_exchanged(product, x, w, y, (many, one), paces, ahead, scratch)
-        else:
-            multiply_frequency(product, x, w, y, (many, one), paces, ahead)
+        multiply_frequency(product, x, w, y, (many, one), paces, ahead, scratch)
         x, y, w = x + 8 * product.x_parts, y + 8 * product.y_parts, w + step
 
 

@@ -56,8 +56,35 @@ PAIR = 2 * LANES  # floats of a complex vector
 CHUNK = 4  # terms from request to request: a power of two that divides LANES
 # Of all CPUs that kernels are compiled for.
 LINE = 64  # bytes of a cache line
-# Positions: `_asked` takes the last one for writing.
+# Positions: `asked` takes the last one for writing.
 STREAMS = 3  # that are asked for ahead: two are read, the last is written
+
+
+def asked(b: ir.IRBuilder, ahead: Sequence[Value], paces: Sequence[Value]) -> list[Value]:
+    """Return the streams after a request for the next lines of each; paces: bytes, and from request to request."""
+    return [
+        _lines(b, start, *paces[2 * i : 2 * i + 2], write=i == STREAMS - 1)
+        for i, start in enumerate(ahead)
+    ]
+
+
+def _lines(b: ir.IRBuilder, start: Value, pace: Value, step: Value, *, write: bool) -> Value:
+    """Ask for lines every `step` bytes of the next `pace` bytes; the address behind them."""
+    end = b.add(start, pace)
+    entry, line, done = b.block, b.append_basic_block("line"), b.append_basic_block("asked")
+    b.branch(line)
+    b.position_at_end(line)
+    # At least one request, as a pace is at least a byte.
+    here = b.phi(WORD)
+    here.add_incoming(start, entry)
+    # To the L2 cache: in L1 they would displace what the terms use. Written ones come by L1.
+    prefetch(b, here, write=write, level=1 if write else 2)
+    following = b.add(here, step)
+    here.add_incoming(following, line)
+    # A number of turns that LLVM cannot compute: it would unroll them.
+    b.cbranch(b.icmp_unsigned("<", following, end), line, done)
+    b.position_at_end(done)
+    return end
 
 
 class _Block:
@@ -152,7 +179,7 @@ class _Block:
         b = self.builder
 
         def chunk(index: Value, carried: list[Value]) -> list[Value]:
-            ahead, rest = self._asked(carried[:STREAMS]), carried[STREAMS:]
+            ahead, rest = asked(b, carried[:STREAMS], self.paces), carried[STREAMS:]
             first = b.mul(index, word(CHUNK))
             left = b.sub(self.terms, first)
             count = b.select(b.icmp_signed("<", left, word(CHUNK)), left, word(CHUNK))
@@ -166,32 +193,6 @@ class _Block:
         starts = [float_pointer(b, self.scalars), float_pointer(b, self.vector)]
         after = counted_loop(b, chunks, [*self.ahead, *starts, *sums], chunk)
         return after[:STREAMS], after[STREAMS + 2 :]
-
-    def _asked(self, ahead: list[Value]) -> list[Value]:
-        """The streams after a request for the next lines of each."""
-        return [
-            self._lines(start, *self.paces[2 * i : 2 * i + 2], write=i == STREAMS - 1)
-            for i, start in enumerate(ahead)
-        ]
-
-    def _lines(self, start: Value, pace: Value, step: Value, *, write: bool) -> Value:
-        """Ask for lines every `step` bytes of the next `pace` bytes; the address behind them."""
-        b = self.builder
-        end = b.add(start, pace)
-        entry, line, done = b.block, b.append_basic_block("line"), b.append_basic_block("asked")
-        b.branch(line)
-        b.position_at_end(line)
-        # At least one request, as a pace is at least a byte.
-        here = b.phi(WORD)
-        here.add_incoming(start, entry)
-        # To the L2 cache: in L1 they would displace what the terms use. Written ones come by L1.
-        prefetch(b, here, write=write, level=1 if write else 2)
-        following = b.add(here, step)
-        here.add_incoming(following, line)
-        # A number of turns that LLVM cannot compute: it would unroll them.
-        b.cbranch(b.icmp_unsigned("<", following, end), line, done)
-        b.position_at_end(done)
-        return end
 
     def _term(self, _: Value, carried: list[Value]) -> list[Value]:
         """Add one term for all rows and vectors: the innermost loop."""

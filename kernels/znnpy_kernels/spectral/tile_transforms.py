@@ -410,6 +410,17 @@ def plane_to_spectra(work: int, size: Any, target: int, frequency: int, spare: i
 
 
 @inlined
+def _edge_column(source: int, size: Any, frequency: int, column: int) -> None:
+    """Copy a column that has mirrored numbers, and fill these in: kx = 0 or, of an even number of points, the last."""
+    row = _row_bytes(size)
+    for y in range(full_rows(size[1])):
+        number = source + y * (size[2] // 2 + 1) * frequency
+        store(column + y * row, load(number))
+        store(column + y * row + VECTOR_BYTES, load(number + VECTOR_BYTES))
+    fill_mirrored(column, size[1], row)
+
+
+@inlined
 def plane_from_spectra(
     source: int, size: Any, frequency: int, ahead: int, work: int, spare: int
 ) -> None:
@@ -418,15 +429,10 @@ def plane_from_spectra(
     Mirrored numbers are not read.
     """
     row, inner = _row_bytes(size), inner_columns(size[2])
-    # Columns that have mirrored numbers: kx = 0 and, of an even number of points, the last one.
     for edge in range(2 - size[2] % 2):
         kx = edge * (size[2] // 2)
-        column, place = work + kx * COMPLEX_BYTES, source + kx * frequency
-        for y in range(full_rows(size[1])):
-            number = place + y * (size[2] // 2 + 1) * frequency
-            store(column + y * row, load(number))
-            store(column + y * row + VECTOR_BYTES, load(number + VECTOR_BYTES))
-        fill_mirrored(column, size[1], row)
+        column = work + kx * COMPLEX_BYTES
+        _edge_column(source + kx * frequency, size, frequency, column)
         here = _columns_at(column, row)
         backward_lines(size[1], _columns(size, here, here, here, 1, spare, 1), 1.0)
     here = _columns_of_spectra(source + frequency, size, frequency)
@@ -508,15 +514,9 @@ def from_spectra(
 
 
 @inlined
-def _some_from_spectra(
-    source: int, tile: int, frequency: int, size: Any, tiles: int, work: int, spare: int,
-    first: int, count: int, few: Any,
-) -> None:  # fmt: skip
-    """Transform some columns of tiles back, to all points or, of `few` taps, the first."""
+def _back(size: Any, columns: Lines, few: Any) -> None:
+    """Transform lines along the last axis back, to all points or, of `few` taps, the first."""
     axis = last_axis(size)[0]
-    columns = from_spectra(
-        source, tile, frequency, VECTOR_BYTES, size, tiles, work, spare, first, count
-    )
     if few:
         few_backward_lines(size[axis], columns, 1.0)
     else:
@@ -524,20 +524,49 @@ def _some_from_spectra(
 
 
 @inlined
+def _some_from_spectra(
+    source: int, tile: int, frequency: int, size: Any, tiles: int, work: int, spare: int,
+    first: int, count: int, few: Any,
+) -> None:  # fmt: skip
+    """Transform some columns of tiles back, to all points or, of `few` taps, the first."""
+    columns = from_spectra(
+        source, tile, frequency, VECTOR_BYTES, size, tiles, work, spare, first, count
+    )
+    _back(size, columns, few)
+
+
+@inlined
+def _edges_from_spectra(
+    source: int, tile: int, frequency: int, size: Any, tiles: int, work: int, spare: int, few: Any
+) -> None:
+    """Transform the columns that have mirrored numbers back, of tiles of one plane."""
+    for edge in range(2 - size[2] % 2):
+        kx = edge * (size[2] // 2)
+        column = work + kx * COMPLEX_BYTES
+        for number in range(tiles):
+            place = source + number * tile + kx * frequency
+            _edge_column(place, size, frequency, column + number * tile_bytes(size))
+        # In place, one group with a line of each tile.
+        here = End(column, _row_bytes(size), tile_bytes(size), 0)
+        _back(size, _columns(size, here, here, here, 1, spare, tiles), few)
+
+
+@inlined
 def tiles_from_spectra(
     source: int, tile: int, frequency: int, size: Any, tiles: int, work: int, spare: int,
     few: Any, planes: int,
 ) -> None:  # fmt: skip
-    """Transform tiles back along the last axis, to scratch; mirrored columns are not read.
+    """Transform tiles back along the last axis, to scratch; mirrored numbers are not read.
 
     Of tiles of several planes the first `planes` are wanted, and of `few` taps alone written.
     """
-    row, whole = size[2] // 2 + 1, last_axis(size)[1]
+    row, inner = size[2] // 2 + 1, inner_columns(size[2])
+    first, count = (1, inner) if size[0] == 1 else (0, full_rows(size[1]) * row)
+    _some_from_spectra(source, tile, frequency, size, tiles, work, spare, first, count, few)
+    if size[0] == 1:
+        # Last, as columns before them have asked for these.
+        _edges_from_spectra(source, tile, frequency, size, tiles, work, spare, few)
     if size[0] > 1:
-        whole = full_rows(size[1]) * row
-    _some_from_spectra(source, tile, frequency, size, tiles, work, spare, 0, whole, few)
-    if size[0] > 1:
-        inner = inner_columns(size[2])
         for y in range(full_rows(size[1]), size[1]):
             first = y * row + 1
             _some_from_spectra(source, tile, frequency, size, tiles, work, spare, first, inner, few)

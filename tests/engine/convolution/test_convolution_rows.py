@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from against_reference import check_network
 
+from znnpy.engine.convolution.direct import passes
 from znnpy.engine.emit import emit_update
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.memory.allocation import Build
@@ -93,6 +94,19 @@ def pooled():
 @pytest.mark.parametrize("batch", [7, 8, 56])
 def test_pooled_images(batch):
     check_network(pooled(), (1, 1, 1), batch=batch, conv="direct")
+
+
+def test_rows_of_many_samples(monkeypatch):
+    """Where panels of outputs are tasks enough, forward passes have half as many rows."""
+
+    def rows():
+        own = [it for it in emitted(pooled(), 56) if it.what.label == "all"]
+        return sum(1 + len(it.more) for it in own if it.what.part is Part.DIRECT)
+
+    before = rows()
+    monkeypatch.setattr(passes, "MANY_PANELS", 1)
+    assert rows() < before
+    check_network(pooled(), (1, 1, 1), batch=56, conv="direct")
 
 
 def emitted(network, batch):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from direct_cases import random_values
-from znnpy_kernels.direct.dense_gradient import SCRATCH, dense_gradient
+from znnpy_kernels.direct.dense_gradient import SCRATCH, dense_gradient, vectors_of
 from znnpy_kernels.direct.packed_filters import pack_filters
 from znnpy_kernels.simd.lanes import LANES
 
@@ -12,6 +12,9 @@ CASES = [
     (3, LANES + 1, 2, 5),
     (2 * LANES + 3, 2 * LANES, 3, 13),
     (LANES, 4 * LANES, 4, 29),
+    # Several taps a vector, the last one of fewer.
+    (LANES + LANES // 4, LANES + 2, 7, 15),
+    (LANES // 2, 5, 3, 9),
 ]
 
 
@@ -32,8 +35,8 @@ def test_vectors_in_any_ranges(inputs, outputs, taps, samples, cut):
     gradient = np.ascontiguousarray(gradient.reshape(-1, LANES, samples).transpose(0, 2, 1))
     target = np.full((blocks_of(inputs), samples, taps, LANES), np.nan, np.float32)
     scratch, worker = np.full((2, SCRATCH), np.nan, np.float32), 1
-    vectors = blocks_of(inputs) * taps
-    done = 0
+    vectors, whole = vectors_of(inputs, taps), inputs // LANES * taps
+    each = -(-taps // max(1, vectors - whole))  # taps of a vector of the last block
     for first in range(0, vectors, cut):
         last = min(vectors, first + cut)
         dense_gradient.run(
@@ -41,8 +44,8 @@ def test_vectors_in_any_ranges(inputs, outputs, taps, samples, cut):
             target=target, target_block=samples * taps * LANES, samples=samples, outputs=outputs, inputs=inputs,
             taps=taps, vector0=first, vector1=last, scratch=scratch, scratch_worker=scratch.shape[1],
         )  # fmt: skip
-        done += samples * LANES * (last - first)
-        assert np.isfinite(target).sum() == done
+        done = min(last, whole) + min(taps, each * max(0, last - whole))
+        assert np.isfinite(target).sum() == samples * LANES * done
     found = target.transpose(1, 0, 3, 2).reshape(samples, -1, taps)
     exact = np.einsum(
         "so,oit->sit", given.astype(np.float64), filters[:, :, 0, 0].astype(np.float64)

@@ -6,14 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.machine.guards import address
 from znnpy_kernels.simd.lanes import LANES
-from znnpy_kernels.spectral.gemm import (
-    backward_floats,
-    backward_products,
-    spectral_gradients,
-    spectral_products,
-)
+from znnpy_kernels.spectral.exchanged_filters import backward_floats
+from znnpy_kernels.spectral.gauss_products import gauss_backward, gauss_gradients, gauss_products
+from znnpy_kernels.spectral.gemm import backward_products, spectral_gradients, spectral_products
 
 PAIR = 2 * LANES
 GUARD = -12345.0
@@ -56,6 +54,11 @@ def words(x: Vectors, w: Vectors, y: Vectors, inputs: int, **other: Any) -> dict
     return given | other
 
 
+def ways(four: Kernel, three: Kernel, blocks: int) -> list[Kernel]:
+    """The kernels that take so many vectors of outputs."""
+    return [four, three] if blocks > 1 else [four]
+
+
 def operands(frequencies: int, tiles: int, inputs: int, blocks: int) -> tuple[Vectors, ...]:
     x = Vectors(frequencies, tiles, -(-inputs // LANES), seed=1)
     return x, Vectors(frequencies, inputs, blocks, seed=2), Vectors(frequencies, tiles, blocks)
@@ -63,69 +66,80 @@ def operands(frequencies: int, tiles: int, inputs: int, blocks: int) -> tuple[Ve
 
 CASES = [(t, i, b) for t in (1, 5, 6, 7, 13, 25) for i, b in ((1, 1), (10, 2), (LANES, 3))]
 CASES += [(8, 2 * LANES + 1, 1), (12, LANES + 3, 4), (3, 3 * LANES, 5)]
+# Terms in several ranges, and more tiles than are gathered at once.
+CASES += [(70, 67, 2), (131, 20, 3), (64, 24, 7), (65, 250, 2)]
 BACKWARD_CASES = [
     (1, 1, 1),
     (7, LANES, LANES),
     (13, LANES + 3, 10),
     (5, 3 * LANES - 1, 2 * LANES + 5),
+    (66, 20, 50),
+    (9, 4 * LANES, 70),
 ]
 
 
 @pytest.mark.quick(8)
 @pytest.mark.parametrize(("tiles", "inputs", "blocks"), CASES)
 def test_products(tiles: int, inputs: int, blocks: int) -> None:
-    x, w, y = operands(3, tiles, inputs, blocks)
-    spectral_products.run(**words(x, w, y, inputs))
-    wanted = np.einsum("fti,fio->fto", x.complex()[..., :inputs], w.complex())
-    np.testing.assert_allclose(y.complex(), wanted, atol=2e-5 * np.sqrt(inputs))
-    assert y.guarded()
+    for kernel in ways(spectral_products, gauss_products, blocks):
+        x, w, y = operands(3, tiles, inputs, blocks)
+        kernel.run(**words(x, w, y, inputs))
+        wanted = np.einsum("fti,fio->fto", x.complex()[..., :inputs], w.complex())
+        np.testing.assert_allclose(y.complex(), wanted, atol=2e-5 * np.sqrt(inputs))
+        assert y.guarded()
 
 
 @pytest.mark.quick(8)
 @pytest.mark.parametrize(("tiles", "inputs", "blocks"), CASES)
 def test_gradients(tiles: int, inputs: int, blocks: int) -> None:
     x, _, _ = operands(3, tiles, inputs, blocks)
-    y, w = Vectors(3, tiles, blocks, seed=4), Vectors(3, inputs, blocks)
-    spectral_gradients.run(**words(x, w, y, inputs, accumulate=0))
-    wanted = np.einsum("fti,fto->fio", x.complex()[..., :inputs], y.complex().conj())
-    np.testing.assert_allclose(w.complex(), wanted, atol=2e-5 * np.sqrt(tiles))
-    assert w.guarded()
+    for kernel in ways(spectral_gradients, gauss_gradients, blocks):
+        y, w = Vectors(3, tiles, blocks, seed=4), Vectors(3, inputs, blocks)
+        kernel.run(**words(x, w, y, inputs, accumulate=0))
+        wanted = np.einsum("fti,fto->fio", x.complex()[..., :inputs], y.complex().conj())
+        np.testing.assert_allclose(w.complex(), wanted, atol=2e-5 * np.sqrt(tiles))
+        assert w.guarded()
 
 
 @pytest.mark.parametrize(("tiles", "images", "outputs"), BACKWARD_CASES)
 def test_backward_products(tiles: int, images: int, outputs: int) -> None:
     x = Vectors(3, tiles, -(-outputs // LANES), seed=5)
     w = Vectors(3, images, -(-outputs // LANES), seed=6)
-    y = Vectors(3, tiles, -(-images // LANES))
-    room = np.full(backward_floats(outputs) + 1, GUARD, np.float32)
-    backward_products.run(**words(x, w, y, outputs, images=images, scratch=room, scratch_worker=0))
-    wanted = np.einsum(
-        "fto,fio->fti", x.complex()[..., :outputs], w.complex()[..., :outputs].conj()
-    )
-    np.testing.assert_allclose(y.complex()[..., :images], wanted, atol=2e-5 * np.sqrt(outputs))
-    assert not y.complex()[..., images:].any()
-    assert y.guarded()
-    assert room[-1] == GUARD
+    for kernel in ways(backward_products, gauss_backward, -(-images // LANES)):
+        y = Vectors(3, tiles, -(-images // LANES))
+        room = np.full(backward_floats(outputs) + 1, GUARD, np.float32)
+        kernel.run(**words(x, w, y, outputs, images=images, scratch=room, scratch_worker=0))
+        wanted = np.einsum(
+            "fto,fio->fti", x.complex()[..., :outputs], w.complex()[..., :outputs].conj()
+        )
+        np.testing.assert_allclose(y.complex()[..., :images], wanted, atol=2e-5 * np.sqrt(outputs))
+        assert not y.complex()[..., images:].any()
+        assert y.guarded()
+        assert room[-1] == GUARD
 
 
-def test_groups_of_tiles_add_up() -> None:
-    w, wanted = Vectors(2, 5, 3), 0
-    for group, tiles in enumerate((4, 4, 3)):
-        x = Vectors(2, tiles, -(-5 // LANES), seed=group)
+@pytest.mark.parametrize("kernel", [spectral_gradients, gauss_gradients])
+@pytest.mark.parametrize(("inputs", "groups"), [(5, (4, 4, 3)), (20, (18, 18, 36))])
+def test_groups_of_tiles_add_up(kernel: Kernel, inputs: int, groups: tuple[int, ...]) -> None:
+    w, wanted = Vectors(2, inputs, 3), 0
+    for group, tiles in enumerate(groups):
+        x = Vectors(2, tiles, -(-inputs // LANES), seed=group)
         y = Vectors(2, tiles, 3, seed=9 + group)
-        spectral_gradients.run(**words(x, w, y, 5, accumulate=int(group > 0)))
-        wanted = wanted + np.einsum("fti,fto->fio", x.complex()[..., :5], y.complex().conj())
+        kernel.run(**words(x, w, y, inputs, accumulate=int(group > 0)))
+        wanted = wanted + np.einsum("fti,fto->fio", x.complex()[..., :inputs], y.complex().conj())
     np.testing.assert_allclose(w.complex(), wanted, atol=5e-5)
 
 
-def test_any_cut_gives_the_same_bits() -> None:
-    x, w, whole = operands(4, 19, 11, 3)
+@pytest.mark.parametrize("kernel", [spectral_products, gauss_products])
+@pytest.mark.parametrize("inputs", [11, 20])
+def test_any_cut_gives_the_same_bits(kernel: Kernel, inputs: int) -> None:
+    x, w, whole = operands(4, 19, inputs, 3)
     cut = Vectors(4, 19, 3)
-    spectral_products.run(**words(x, w, whole, 11))
+    kernel.run(**words(x, w, whole, inputs))
     for low, high in ((0, 1), (1, 4)):
         part = {**x.words("x", "tile", low), **w.words("w", "input", low)}
         part |= {**cut.words("y", "tile", low), "frequencies": high - low}
-        spectral_products.run(**(words(x, w, cut, 11) | part))
+        kernel.run(**(words(x, w, cut, inputs) | part))
     np.testing.assert_array_equal(cut.memory, whole.memory)
 
 
@@ -195,11 +209,17 @@ def test_packed_tiles(tiles: int, inputs: int, outputs: int) -> None:
         "frequencies": 3, "first": 0, "size_y": 0, "size_x": 0, "tiles": tiles, "inputs": inputs,
         "blocks": blocks, "lanes": (outputs - 1) % LANES + 1, **x.words("x"), **w.words("w", "input"), **y.words("y"),
     }  # fmt: skip
-    spectral_products.run(**given)
-    wanted = np.einsum("fti,fio->fto", x.complex(), w.complex()[..., :outputs])
-    np.testing.assert_allclose(y.complex(), wanted, atol=2e-5 * np.sqrt(inputs))
-    assert (y.memory[..., -LANES:] == GUARD).all()
-    spectral_gradients.run(**given, accumulate=0)
-    wanted = np.einsum("fti,fto->fio", x.complex(), y.complex().conj())
-    np.testing.assert_allclose(w.complex()[..., :outputs], wanted, rtol=2e-5, atol=1e-3)
-    assert not w.complex()[..., outputs:].any()
+    for products, gradients in zip(
+        ways(spectral_products, gauss_products, blocks),
+        ways(spectral_gradients, gauss_gradients, blocks),
+        strict=True,
+    ):
+        products.run(**given)
+        wanted = np.einsum("fti,fio->fto", x.complex(), w.complex()[..., :outputs])
+        np.testing.assert_allclose(y.complex(), wanted, atol=2e-5 * np.sqrt(inputs))
+        assert (y.memory[..., -LANES:] == GUARD).all()
+        sums = Vectors(3, inputs, blocks)
+        gradients.run(**{**given, **sums.words("w", "input")}, accumulate=0)
+        wanted = np.einsum("fti,fto->fio", x.complex(), y.complex().conj())
+        np.testing.assert_allclose(sums.complex()[..., :outputs], wanted, rtol=2e-5, atol=1e-3)
+        assert not sums.complex()[..., outputs:].any()

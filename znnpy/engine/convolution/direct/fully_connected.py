@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
-from znnpy_kernels.direct.dense_gradient import SCRATCH, TOGETHER, dense_gradient
+from znnpy_kernels.direct.dense_gradient import SCRATCH, TOGETHER, dense_gradient, vectors_of
+from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.joined_gradients import applied_backward
@@ -34,7 +35,7 @@ def data_gradient(step: Step, build: Build, edge: Edge) -> None:
     """Declare the tasks: pairs of vectors of inputs, a block of channels at a tap, for all samples."""
     target, gradient = build.back(edge), build.maps.gradients[edge.target]
     taps, parameter = prod(edge.size), build.parameters[edge.name]
-    vectors = target.blocks * taps
+    vectors, whole = vectors_of(target.channels, taps), target.channels // LANES * taps
     seconds = direct_seconds(build.layout.conv_shape(edge), "gradient")
     reads = [
         parameter.values_region(),
@@ -42,9 +43,13 @@ def data_gradient(step: Step, build: Build, edge: Edge) -> None:
     ]
     for low, high in build.layout.grain.ranges(-(-vectors // TOGETHER), seconds):
         first, last = TOGETHER * low, min(vectors, TOGETHER * high)
-        blocks = range(first // taps, -(-last // taps))
+        # Of a last block that is not whole vectors may have several taps.
+        blocks = range(
+            min(first, whole) // taps, target.blocks if last > whole else -(-last // taps)
+        )
         # Tasks that share a block write taps of their own.
-        strand = -1 if first % taps == last % taps == 0 else first
+        ends = (end == vectors or (end <= whole and end % taps == 0) for end in (first, last))
+        strand = -1 if all(ends) else first
         step.add(
             dense_gradient,
             {

@@ -11,10 +11,11 @@ from dataclasses import replace
 from math import prod
 
 from znnpy_kernels.direct.packed_filters import output_groups
+from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.engine.convolution.direct import fully_connected
 from znnpy.engine.convolution.direct.correlation import against, along, correlate
-from znnpy.engine.convolution.direct.weight_gradients import multiply
+from znnpy.engine.convolution.direct.weight_gradients import SLAB_BYTES, multiply
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.joined_gradients import applied_backward
 from znnpy.engine.memory.tensors import ROW_SAMPLES, Tensor, firsts, in_rows, is_dense
@@ -25,6 +26,8 @@ from znnpy.plan.algorithms.direct import direct_seconds
 
 FEW_SAMPLES = 8
 """Samples of a row that fill a register block well enough where workers are many."""
+LONG_ROW, MANY_PANELS = 2 * ROW_SAMPLES, 16
+"""Samples of a row where panels of outputs are tasks enough: their filters are read for so many at once."""
 
 
 def in_a_row(
@@ -53,9 +56,11 @@ def in_a_row(
 def _row_samples(build: Build, edge: Edge, which: PassName, written: Tensor) -> int:
     """Return how many samples a row has at least: fewer where workers are many, if rows split no sum."""
     layout = build.layout
+    panels = len(output_groups(written.channels))
+    if not layout.grain.many and which == "forward" and panels >= MANY_PANELS:
+        return LONG_ROW
     if not layout.grain.many or (which == "gradient" and applied_backward(layout, edge)):
         return ROW_SAMPLES
-    panels = len(output_groups(written.channels))
     rows = layout.grain.shares(direct_seconds(layout.conv_shape(edge), which), panels)
     return max(FEW_SAMPLES, min(ROW_SAMPLES, written.batch // rows))
 
@@ -97,4 +102,6 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
         gradient = gradient.framed(build.layout.padding(edge))
         multiply(step, build, edge, gradient, build.value(edge.source))
     else:
-        multiply(step, build, *in_a_row(build, edge, build.seen(edge), gradient))
+        # Rows as long as a slab may be: sums of samples end but once.
+        least = max(ROW_SAMPLES, SLAB_BYTES // (8 * LANES * prod(edge.size)))
+        multiply(step, build, *in_a_row(build, edge, build.seen(edge), gradient, least=least))

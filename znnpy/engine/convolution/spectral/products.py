@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.simd.lanes import LANES
-from znnpy_kernels.spectral.gemm import (
-    backward_floats,
-    backward_products,
-    spectral_gradients,
-    spectral_products,
-)
+from znnpy_kernels.spectral import gauss_products as gauss
+from znnpy_kernels.spectral.exchanged_filters import backward_floats
+from znnpy_kernels.spectral.gemm import backward_products, spectral_gradients, spectral_products
 
 from znnpy.engine.convolution.spectral.buffers import Filters
 from znnpy.engine.convolution.tiles import PAIR, TileSpectra
@@ -34,7 +32,7 @@ def emit_products(
     seconds = _product_seconds(x, w, group)
     for low, high in build.layout.grain.ranges(count, seconds):
         step.add(
-            spectral_products,
+            _kernel(spectral_products, gauss.gauss_products, x, group, w.inputs, y.blocks),
             _product_words(x, w, y, group, low, high) | left_out(y, low),
             what=Identity(edge.name, serves, Part.PRODUCTS),
             cost=seconds * (high - low) / count,
@@ -60,7 +58,7 @@ def emit_backward_products(
     }
     for low, high in build.layout.grain.ranges(count, seconds):
         step.add(
-            backward_products,
+            _kernel(backward_products, gauss.gauss_backward, dy, group, outputs, dx.blocks),
             _product_words(dy, w, dx, group, low, high) | left_out(dx, low) | words,
             what=Identity(edge.name, serves, Part.PRODUCTS),
             cost=seconds * (high - low) / count,
@@ -81,7 +79,7 @@ def emit_weight_products(
     for low, high in build.layout.grain.ranges(count, _product_seconds(x, w, 0)):
         sums = w.place.region(low, high)
         step.add(
-            spectral_gradients,
+            _kernel(spectral_gradients, gauss.gauss_gradients, x, group, w.inputs, dy.blocks),
             {
                 **_product_words(x, w, dy, group, low, high),
                 **left_out_of_filters(x.tiling.tile, low),
@@ -111,8 +109,7 @@ def left_out(y: TileSpectra, low: int) -> dict[str, int]:
 
 def left_out_of_filters(tile: Triple, low: int) -> dict[str, int]:
     """Return these words for the gradients of filters, which no frequency that is mirrored is read of."""
-    several = tile[0] > 1
-    return {"first": low, "size_y": tile[1] * several, "size_x": tile[2] * several}
+    return {"first": low, "size_y": tile[1], "size_x": tile[2]}
 
 
 def _product_words(
@@ -139,6 +136,13 @@ def _product_words(
         "y_parts": y.imaginary,
         "lanes": y.last_lanes,
     }
+
+
+def _kernel(
+    four: Kernel, three: Kernel, x: TileSpectra, group: int, inputs: int, blocks: int
+) -> Kernel:
+    """Return the kernel of products with so many inputs and vectors of outputs, by four or three multiplications."""
+    return three if gauss.takes(x.count(group), inputs, blocks) else four
 
 
 def _product_seconds(x: TileSpectra, w: Filters, group: int) -> float:
