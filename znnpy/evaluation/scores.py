@@ -117,6 +117,7 @@ def score(
         known.objects,
         objects,
         known.size,
+        classes,
     )
     has: set[Of] = {"decisions"}
     has |= {"classes"} if classes else set()

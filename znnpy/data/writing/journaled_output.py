@@ -32,8 +32,8 @@ class JournaledOutput(Closing, ABC):
     for processes that help the one which has the journal.
     """
 
-    KEEPS_OFFSETS = False
-    """Whether a file says which neighbours affinities stand for."""
+    KEEPS_MEANING = False
+    """Whether a file says what its channels mean: neighbours of affinities, the number of the first class."""
 
     def __init__(
         self, destination: Destination, spec: OutputSpec, *, attached: bool = False
@@ -142,7 +142,7 @@ class JournaledOutput(Closing, ABC):
     def _refuse_offsets(self) -> None:
         """Raise VolumeError for affinities that nobody could read again; those to the nearest three are the usual."""
         offsets = self.spec.attributes.get("offsets")
-        if offsets is None or self.KEEPS_OFFSETS or np.array_equal(offsets, -np.eye(3)):
+        if offsets is None or self.KEEPS_MEANING or np.array_equal(offsets, -np.eye(3)):
             return
         raise VolumeError(
             f"{self.path}: {self.destination.format.title} files cannot say which neighbours these affinities stand "
