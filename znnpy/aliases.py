@@ -28,7 +28,6 @@ ALIASES: Mapping[str, Mapping[str, str]] = {
         "onecycle": "one_cycle",
         "1cycle": "one_cycle",
     },
-    "score": {"error": "voxel_error"},
 }
 """By key: another library's name, and znnpy's name for the same thing; names with another meaning are left out."""
 
