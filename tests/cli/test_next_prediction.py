@@ -92,6 +92,14 @@ def test_classes_are_segmented_as_classes(
     assert "of classes, --method classes" in capsys.readouterr().err
     assert status_of("segment", "p.h5", "--tune", "stack.h5:classes", "--method", "classes") == 1
     assert "nothing to tune" in capsys.readouterr().err
+    assert status_of("segment", "p.h5", "--output", "o.h5", "--first", "1") == 2
+    assert "--first is for --method classes" in capsys.readouterr().err
+    line = ("evaluate", "RUN", "--volume", "stack.h5:raw", "--labels", "stack.h5:classes")
+    assert status_of(*line) == 0
+    shown = re.findall(r"Dice of class (\d)", capsys.readouterr().out)
+    assert shown == [str(number + first) for number in range(3)]
+    assert status_of(*line, "--threshold", "0.3", "--grow", "1") == 2
+    assert "--threshold and --grow: RUN shows no" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize(

@@ -173,7 +173,7 @@ def segment(
     request = Request(method, wanted, threshold, min_size, tuple(channel or ()), numbering)
     memory, allowed = memory_bytes(max_memory), filters(allow_filter)
     if tune is not None:
-        request = tune_request(prediction, tune, mask, request, allowed)
+        request = tune_request(prediction, tune, mask, request, allowed, following=output is None)
         method = request.method
     if output is None:
         return
@@ -203,6 +203,8 @@ def segment(
 def _numbering(method: str | None, first: int | None, regions: str | None) -> Numbering:
     from znnpy.data.class_labels import Numbering
 
+    if first is not None and (method is None or METHODS[method].blocks is None):
+        raise typer.BadParameter("--first is for --method classes")
     if regions is None:
         return Numbering(first or 0)
     numbers = [part.strip() for part in regions.split(",")]
