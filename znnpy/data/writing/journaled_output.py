@@ -9,7 +9,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -29,7 +31,8 @@ class JournaledOutput(Closing, ABC):
 
     A format implements how its partial output is created, reopened, filled and moved. The same spec and
     attributes give the same bytes, whatever happened between. `attached` gives one that can only `put`,
-    for processes that help the one which has the journal.
+    for processes that help the one which has the journal. What was begun, and has no block when a `with` block ends by
+    a VolumeError, is removed.
     """
 
     KEEPS_MEANING = False
@@ -125,6 +128,18 @@ class JournaledOutput(Closing, ABC):
         self.close()
         self._scrap()
         self._journal.path.unlink(missing_ok=True)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # What no block could be made of is refused input: nothing is lost, and nothing in the way of a better one.
+        if isinstance(error, VolumeError) and not (self._done or self.attached):
+            with suppress(VolumeError, OSError):  # of a store that fails, which has been said
+                self.discard()
+        super().__exit__(kind, error, trace)
 
     def close(self) -> None:
         """Close the files; the journal stays, so that writing can be resumed."""
