@@ -126,8 +126,9 @@ class JournaledOutput(Closing, ABC):
     def discard(self) -> None:
         """Close and remove what was written; what was in its place before stays."""
         self.close()
-        self._scrap()
+        # First: an output without a journal is begun anew, a journal without its output would be in the way.
         self._journal.path.unlink(missing_ok=True)
+        self._scrap()
 
     def __exit__(
         self,
