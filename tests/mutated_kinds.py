@@ -86,7 +86,7 @@ ITERATIONS = (3, 6)
 RECORDS: list[dict[str, Any]] = [
     {"iteration": at, **more}
     for at in range(1, ITERATIONS[-1] + 1)
-    for more in ({"loss": 0.5 / at, "error": 0.1}, {"validation": {"loss": 0.5}})
+    for more in ({"loss": 0.5 / at, "voxel_error": 0.1}, {"validation": {"loss": 0.5}})
 ]
 
 

@@ -11,7 +11,15 @@ from typing import BinaryIO
 import pytest
 
 from znnpy import atomic_files
-from znnpy.atomic_files import beside, explained, final_name, replacing, write_text, write_whole
+from znnpy.atomic_files import (
+    beside,
+    explained,
+    final_name,
+    replacing,
+    write_text,
+    write_texts,
+    write_whole,
+)
 from znnpy.errors import RunError, ZnnpyError
 
 
@@ -94,6 +102,22 @@ def test_disk_that_takes_no_more_bytes(tmp_path: Path) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert (tmp_path / "a").read_text() == "old"
+
+
+def test_of_several_files_all_or_none(tmp_path: Path) -> None:
+    one, other = tmp_path / "a", tmp_path / "b"
+    write_texts({one: "old", other: "old"})
+    assert (one.read_text(), other.read_text()) == ("old", "old")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        for texts in ({one: "new", other: "x" * 100_000}, {other: "x" * 100_000, one: "new"}):
+            with pytest.raises(ZnnpyError, match=r"cannot write .*b: File too large.*unharmed"):
+                write_texts(texts)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert (one.read_text(), other.read_text()) == ("old", "old")
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_missing_directory_is_a_clear_error(tmp_path: Path) -> None:

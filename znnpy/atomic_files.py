@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -51,8 +51,17 @@ def write_text(path: Path, text: str, kind: type[ZnnpyError] = ZnnpyError) -> No
 
     Bytes of file names that are no text become backslash escapes.
     """
-    with explained(path, kind):
-        write_whole(path, lambda file: file.write(text.encode(errors="backslashreplace")))
+    write_texts({path: text}, kind)
+
+
+def write_texts(texts: Mapping[Path, str], kind: type[ZnnpyError] = ZnnpyError) -> None:
+    """Write several UTF-8 text files as `write_text` does one: none takes its place before all are on the disk."""
+    with ExitStack() as stack:
+        for path, text in texts.items():
+            stack.enter_context(explained(path, kind))
+            new = stack.enter_context(replacing(path))
+            new.write_bytes(text.encode(errors="backslashreplace"))
+            sync(new)
 
 
 def sync(path: Path) -> None:

@@ -1,6 +1,7 @@
 """The exceptions that users see, and how messages are cut and escaped for a terminal."""
 
 import re
+import sys
 from typing import TextIO
 
 
@@ -85,6 +86,11 @@ def told(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         where = f"{error.filename}: " if error.filename else ""
         return f"{where}{error.strerror}"
+    if isinstance(error, UnicodeEncodeError) and error.encoding == sys.getfilesystemencoding():
+        return (
+            f"{error.object}: no file has such a name where the locale has {error.encoding} letters alone; set "
+            "LC_ALL=C.UTF-8, or PYTHONUTF8=1"
+        )
     if isinstance(error, Exception) and not isinstance(error, ZnnpyError | OSError | MemoryError):
         what = f"{type(error).__name__}: {error}".rstrip(": ")
         return f"internal error ({what}); --verbose shows where; please report it"

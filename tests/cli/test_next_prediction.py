@@ -63,26 +63,43 @@ def test_one_of_several_outputs_is_named(
     assert following(capsys)[-4:] == ["--node", node, "--output", "prediction.h5"]
 
 
-@pytest.mark.parametrize(
-    ("target", "more"), [("labels", []), ("{kind: labels, first: 1}", ["--first", "1"])]
-)
+@pytest.mark.parametrize(("target", "first"), [("labels", 0), ("{kind: labels, first: 1}", 1)])
 def test_classes_are_segmented_as_classes(
-    target: str, more: list[str], capsys: pytest.CaptureFixture[str]
+    target: str, first: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Whose numbers the file keeps, where its format can."""
     Path("config.yaml").write_text(CLASSES.replace("WANTED", target))
     with h5py.File("stack.h5", "r+") as file:
-        file["classes"][...] += bool(more)
+        file["classes"][...] += first
     assert status_of("train", "config.yaml") == 0
+    assert status_of("predict", "RUN", "--input", "stack.h5:raw", "--output", "p.nrrd") == 0
+    more = following_last(capsys)[4:]
+    assert more == ["--method", "classes", *(["--first", "1"] if first else [])]
     assert status_of("predict", "RUN", "--input", "stack.h5:raw", "--output", "p.h5") == 0
     words = following_last(capsys)
     assert words[:2] == ["segment", "p.h5:prediction"]
-    assert words[4:] == ["--method", "classes", *more]
+    assert words[4:] == ["--method", "classes"]
     assert status_of(*words) == 0
+    with h5py.File("p.h5") as file:
+        wanted = np.asarray(file["prediction"]).argmax(axis=0) + first
+    with h5py.File("objects.h5") as file:
+        np.testing.assert_array_equal(file["volumes/labels/neuron_ids"], wanted)
+    assert status_of(*words, "--first", "2", "--overwrite") == 0
+    with h5py.File("objects.h5") as file:
+        np.testing.assert_array_equal(file["volumes/labels/neuron_ids"], wanted - first + 2)
     capsys.readouterr()
     assert status_of("segment", "p.h5", "--output", "o.h5") == 1
     assert "of classes, --method classes" in capsys.readouterr().err
     assert status_of("segment", "p.h5", "--tune", "stack.h5:classes", "--method", "classes") == 1
     assert "nothing to tune" in capsys.readouterr().err
+    assert status_of("segment", "p.h5", "--output", "o.h5", "--first", "1") == 2
+    assert "--first is for --method classes" in capsys.readouterr().err
+    line = ("evaluate", "RUN", "--volume", "stack.h5:raw", "--labels", "stack.h5:classes")
+    assert status_of(*line) == 0
+    shown = re.findall(r"Dice of class (\d)", capsys.readouterr().out)
+    assert shown == [str(number + first) for number in range(3)]
+    assert status_of(*line, "--threshold", "0.3", "--grow", "1") == 2
+    assert "--threshold and --grow: RUN shows no" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize(

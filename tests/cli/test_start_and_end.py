@@ -208,3 +208,13 @@ def test_what_nobody_expected_is_called_internal_on_all_ranks() -> None:
     assert told(AssertionError()).startswith("internal error (AssertionError);")
     assert told(RunError("a.h5 is damaged")) == "a.h5 is damaged"
     assert told(FileNotFoundError(2, "No such file", "a.h5")) == "a.h5: No such file"
+
+
+def test_a_name_that_the_locale_has_no_letters_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a config in UTF-8 where LANG is C and Python's own way around that is off."""
+    monkeypatch.setattr(sys, "getfilesystemencoding", lambda: "ascii")
+    error = UnicodeEncodeError("ascii", "süß/run", 1, 3, "ordinal not in range(128)")
+    assert told(error).startswith("süß/run: no file has such a name where the locale has ascii")
+    assert "PYTHONUTF8=1" in told(error)
+    other = UnicodeEncodeError("latin-1", "süß", 1, 3, "ordinal not in range(128)")
+    assert "internal error" in told(other)

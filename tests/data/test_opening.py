@@ -73,9 +73,10 @@ def test_channels_endianness_and_attributes(tmp_path: Path) -> None:
 def test_offsets_of_another_meaning_are_passed_over(tmp_path: Path, other: object) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["raw"] = CUBE
-        file["raw"].attrs["offsets"] = other
+        file["raw"].attrs["offsets"] = file["raw"].attrs["first_class"] = other
     with open_volume(tmp_path / "a.h5") as volume:
         assert volume.neighbours is None
+        assert volume.first_class == (other if isinstance(other, int) else None)
         assert np.array_equal(volume.read_all()[0], CUBE)
 
 

@@ -128,7 +128,7 @@ def test_the_command(
     assert status_of(*words) == 0
     said = capsys.readouterr()
     assert "agglomerate" in said.out
-    assert "segment PREDICTION --output objects.h5 --method agglomerate --threshold" in said.err
+    assert "segment p.h5:d --output objects.h5 --method agglomerate --threshold" in said.err
     assert "of the voxels of" not in said.err, "what is only tried is remarked on"
     assert not Path("o.h5").exists()
     assert status_of(*words, "--threshold", "0.3", "--output", "o.h5") == 0

@@ -73,6 +73,7 @@ def test_predict_and_evaluate_refuse_or_replace(
     bad = ["--input", "data.h5:bad"]
     assert predict(*bad) == (1, None)
     assert "(3, 4, 5), channel 0" in capsys.readouterr().err
+    assert not list(Path().glob("*.partial*")), "which would be in the way of another image"
     code, found = predict(*bad, "--replace-nonfinite")
     assert code == 0
     assert np.isfinite(found).all()

@@ -50,8 +50,10 @@ def test_a_seam_is_found_where_it_is(tmp_path: Path) -> None:
         assert not verify_seams(job, there, 4).found
         with h5py.File(there.path, "r+") as file:
             file["p"][:, :, :, 6:] += 0.01
-        found = verify_seams(job, there, 4)
+        shown = list[tuple[int, int]]()
+        found = verify_seams(job, there, 4, lambda _, done, total: shown.append((done, total)))
     assert (found.found, found.places) == (True, 4)
+    assert shown == [(1, 4), (2, 4), (3, 4), (4, 4)]
     assert found.largest == pytest.approx(0.01, rel=0.01)
 
 

@@ -217,7 +217,8 @@ def has_both(seed: int) -> bool:
 
 
 def test_the_engine_runs_random_networks_with_both() -> None:
-    seeds = [*islice(filter(has_both, range(200)), 3)]  # of draws, no more than it takes
+    # Of draws, no more than it takes; that of seed 3 takes three quarters of the time of four, and shows no more.
+    seeds = [*islice(filter(has_both, range(4, 200)), 3)]
     assert len(seeds) == 3
     for seed in seeds:
         check(seed, ("direct",), loss_of(seed))

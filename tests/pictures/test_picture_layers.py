@@ -136,17 +136,19 @@ def test_predictions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert panels[2].note == "mean of 4 channels"
 
 
-@pytest.mark.parametrize("classes", [2, 4])
+@pytest.mark.parametrize(("classes", "first"), [(2, None), (4, None), (3, 0), (3, 1), (4, 2)])
 def test_probabilities_of_classes_are_told_apart(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, classes: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, classes: int, first: int | None
 ) -> None:
     """Their mean is the same everywhere; a class has the colour of its number in a panel of labels."""
     ids = RNG.integers(0, classes, (2, 3, 4))
     known = volume(np.moveaxis(np.eye(classes, dtype=np.float32)[ids], -1, 0))
-    layers = [Layer("prediction", known, "p"), Layer("labels", volume(ids.astype(np.uint8)), "l")]
+    known.first_class = first
+    numbers = (ids + (first or 0)).astype(np.uint8)
+    layers = [Layer("prediction", known, "p"), Layer("labels", volume(numbers), "l")]
     ((_, (seen, labels), _),) = panels_of(layers, tmp_path, monkeypatch, count=1)
     np.testing.assert_allclose(seen.image, labels.image, atol=1e-6)
-    assert seen.note == f"{classes} classes by their shares, from 0: black"
+    assert seen.note == f"{classes} classes by their shares, from {first or '0: black'}"
     assert not seen.bar
 
 

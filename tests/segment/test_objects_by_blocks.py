@@ -209,3 +209,14 @@ def test_what_looks_wrong_is_remarked_on(tmp_path: Path) -> None:
     path = stored(tmp_path / "m.h5", height.astype(np.uint8))
     with pytest.warns(UserWarning, match=r"holds uint8 up to 1, and 255 is the probability 1"):
         written(path, tmp_path / "x.h5", Request())
+
+
+def test_of_a_prediction_that_is_refused_nothing_stays(tmp_path: Path) -> None:
+    """Else what is written of another one to that place is refused as another job's."""
+    logits = stored(tmp_path / "p.h5", 9 * cells() - 4)
+    with (
+        open_volume(logits, "p") as volume,
+        pytest.raises(VolumeError, match="without --logits"),
+    ):
+        write_objects(Destination(tmp_path / "o.h5", "l"), volume, REQUEST)
+    assert list(tmp_path.iterdir()) == [logits]

@@ -243,7 +243,7 @@ def test_a_run_without_validation_has_no_best(tmp_path: Path) -> None:
     ("key", "value", "words"),
     [
         ("score", "average_precison", r"validation.score: .*did you mean 'average_precision'"),
-        ("score", "voi", r"allowed: loss, error, voxel_error, average_precision"),
+        ("score", "voi", r"allowed: loss, voxel_error, average_precision"),
         ("patience", "3", r"validation.patience: needs a volume in data.validation"),
     ],
 )

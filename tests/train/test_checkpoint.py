@@ -182,10 +182,25 @@ def test_another_checkpoint_than_was_looked_at_ahead(run):
     assert checkpoints.look_ahead(run / "none", "latest") is None
 
 
-@pytest.mark.parametrize("text", ["data:\n  border: mirror\n", SCANS + "  ema: 0.9\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "data:\n  border: mirror\n",
+        SCANS + "  ema: 0.9\n",
+        "data:\n  border: mirror\nrun:\n  prepare: x\n",
+        "# data:\n#   prepare: x\n",
+    ],
+)
 def test_what_is_read_to_memory_is_not_looked_through_before(run, text):
     (run / checkpoints.RUN_CONFIG).write_text(text)
     assert checkpoints.look_ahead(run, "latest") is None
+
+
+def test_keys_count_in_their_sections_alone(run):
+    """As `dump` writes them, behind other keys and with the same key in another section."""
+    text = "data:\n  train:\n    - {image: a.h5}\n  prepare:\n    crop: false\nrun:\n  ema: x\n"
+    (run / checkpoints.RUN_CONFIG).write_text(text)
+    assert checkpoints.look_ahead(run, "latest") is not None
 
 
 def test_damage_that_is_found_ahead(run):

@@ -100,7 +100,7 @@ def test_from_idx_files_to_accuracy(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert accuracy(tmp_path) == 1
     log = [json.loads(line) for line in (tmp_path / "run/log.jsonl").read_text().splitlines()]
     validations = [record["validation"] for record in log if "validation" in record]
-    assert [set(record) for record in validations] == [{"loss", "error", "accuracy"}] * 2
+    assert [set(record) for record in validations] == [{"loss", "voxel_error", "accuracy"}] * 2
     assert validations[-1]["accuracy"] == 1
     assert "accuracy" in said(capsys, "evaluate", tmp_path / "run")
     output, images = tmp_path / "classes.h5", tmp_path / "t10k-images.gz"

@@ -182,5 +182,5 @@ def test_plain_progress_says_what_the_issue_asks_for(tmp_path):
     run(tmp_path, LinearModel(), reporter=Plain(stream))
     *_, last, validated = stream.getvalue().splitlines()
     assert "iteration 30: validation  loss" in validated
-    for word in ("iteration 30/30", "loss", "error", "updates/s", "voxels/s", "ETA 0:00"):
+    for word in ("iteration 30/30", "loss", "voxel error", "updates/s", "voxels/s", "ETA 0:00"):
         assert word in last

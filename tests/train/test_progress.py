@@ -22,7 +22,7 @@ class Gone(io.StringIO):
         raise OSError(errno.EIO, "Input/output error")
 
 
-@pytest.mark.parametrize(("error", "words"), [(0.25, "  error 0.2500"), (None, "")])
+@pytest.mark.parametrize(("error", "words"), [(0.25, "  voxel error 0.2500"), (None, "")])
 def test_an_error_is_shown_where_there_is_one(error, words):
     plain, bar = io.StringIO(), io.StringIO()
     for reporter in (

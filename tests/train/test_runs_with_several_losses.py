@@ -110,7 +110,7 @@ def test_one_loss_of_all_is_logged_as_before() -> None:
     train(load_config("c.yaml", ALIKE), reporter=Quiet())
     own = "training.outputs={more: {weight: 0.5, loss: bce_dice}, output: {loss: bce_dice}}"
     train(load_config("c.yaml", (*ALIKE, own, "run.directory=apart")), reporter=Quiet())
-    assert set(records()[0]) == {"iteration", "loss", "error", "learning_rate", "time"}
+    assert set(records()[0]) == {"iteration", "loss", "voxel_error", "learning_rate", "time"}
     assert set(records("apart")[0]) == set(records()[0]) | {"loss.output", "loss.more"}
     assert state(Path("run"))[1] == state(Path("apart"))[1]
 

@@ -158,8 +158,8 @@ def test_validation_is_the_loss_that_is_trained(folder: Path) -> None:
     losses = [r["loss"] for r in records if "loss" in r]
     validated = [r["validation"]["loss"] for r in records if "validation" in r]
     np.testing.assert_allclose(validated, losses[0], rtol=1e-5)
-    shares = [r["error"] for r in records if "error" in r]
-    validated = [r["validation"]["error"] for r in records if "validation" in r]
+    shares = [r["voxel_error"] for r in records if "voxel_error" in r]
+    validated = [r["validation"]["voxel_error"] for r in records if "validation" in r]
     np.testing.assert_allclose(validated, shares[0], rtol=1e-5)
 
 

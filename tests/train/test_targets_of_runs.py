@@ -93,9 +93,9 @@ def test_a_target_goes_all_the_way(
     assert len(losses) == 4
     assert 0 < max(losses) < 20
     assert min(losses) >= 0
-    shown = ["error" in r.get("validation", r) for r in records]
+    shown = ["voxel_error" in r.get("validation", r) for r in records]
     assert shown == [case[4] != "square"] * len(records)
-    assert ("  error " in capsys.readouterr().err) == (case[4] != "square")
+    assert ("  voxel error " in capsys.readouterr().err) == (case[4] != "square")
     znnpy("evaluate", "run")
     score = "mean squared error" if case[4] == "square" else "voxel error"
     assert score in capsys.readouterr().out

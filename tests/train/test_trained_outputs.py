@@ -31,7 +31,10 @@ def test_logistic_outputs_are_linear_ones_shown_as_probabilities(tmp_path):
         for name in ("linear", "logistic")
     ]
     for one, other in zip(*logs, strict=True):
-        assert (one.get("loss"), one.get("error")) == (other.get("loss"), other.get("error"))
+        assert (one.get("loss"), one.get("voxel_error")) == (
+            other.get("loss"),
+            other.get("voxel_error"),
+        )
 
 
 @pytest.mark.slow

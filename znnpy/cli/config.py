@@ -151,7 +151,7 @@ def init(
     By itself a commented one of every key. --for writes one for a purpose, fitted to --data: its size, voxels and
     labels, and this machine; --minutes says how long it is to train.
     """
-    from znnpy.atomic_files import write_text
+    from znnpy.atomic_files import write_texts
     from znnpy.config import template
     from znnpy.errors import ConfigError
 
@@ -172,10 +172,10 @@ def init(
         typer.echo(text, nl=False)
         return
     written = Path(realpath(path))  # a link stays one
-    write_text(written, f"{SCHEMA_LINE}\n{text}")
-    beside = written.parent / SCHEMA_FILE
+    texts, beside = {written: f"{SCHEMA_LINE}\n{text}"}, written.parent / SCHEMA_FILE
     if overwrite or not beside.exists():
-        write_text(beside, _schema())
+        texts[beside] = _schema()
+    write_texts(texts)
     mine = "" if data else ", whose data and network are to be made yours,"
     typer.echo(f"wrote {path}{mine} and {SCHEMA_FILE} for editors", err=True)
     suggest("check", path)

@@ -81,6 +81,7 @@ def evaluate(
     with loading():
         from znnpy.cli.tables import print_evaluations
         from znnpy.evaluation.scores import Objects
+        from znnpy.evaluation.volume import shows_objects
         from znnpy.train.final_evaluation import evaluate_run, result_of
         from znnpy.train.progress import Plain
         from znnpy.train.signals import StopSignals
@@ -91,6 +92,12 @@ def evaluate(
         raise typer.BadParameter("--volume and --labels go together")
     changed = overrides(set_, threads, max_memory) + replacing(replace_nonfinite)
     saved = read_run(run, Plain(), changed, which_checkpoint(checkpoint))
+    given = {"--threshold": threshold is not None, "--min-size": min_size > 0, "--grow": grow > 0}
+    names = [name for name, there in given.items() if there]
+    if names and not shows_objects(saved.config, saved.network):
+        raise typer.BadParameter(
+            f"{' and '.join(names)}: {run} shows no boundaries or affinities, of which objects are made"
+        )
     with StopSignals():
         sections = _sections(saved.config, volume, labels, mask)
         found = evaluate_run(saved, sections, Objects(threshold, min_size, grow))

@@ -306,9 +306,9 @@ def _suggest(saved: SavedRun, output: str, destination: Destination, *, labels: 
     from znnpy.registry import resolved
 
     target = saved.config.target(output)
-    # Files that keep no offsets do not show that they hold affinities.
-    writer = resolved(destination.format.blocks)
-    affinities = () if getattr(writer, "KEEPS_OFFSETS", False) else ("--kind", "affinity")
+    # Files that keep no offsets do not show that they hold affinities, nor number others their classes.
+    told = getattr(resolved(destination.format.blocks), "KEEPS_MEANING", False)
+    affinities = () if told else ("--kind", "affinity")
     reading = training_losses(saved.config, saved.weights.network)[output].reading
     ways: dict[str, tuple[str, ...]] = {
         "boundary": (),
@@ -319,7 +319,7 @@ def _suggest(saved: SavedRun, output: str, destination: Destination, *, labels: 
         ways["labels"] = (
             "--method",
             "classes",
-            *(("--first", str(target.first)) if target.first else ()),
+            *(("--first", str(target.first)) if target.first and not told else ()),
         )
     if target.kind not in ways or labels:
         suggest("view", shown_labels(destination) if labels else destination.name)
@@ -349,9 +349,11 @@ def _write(job: Job, section: VolumeSection, destination: Destination, dask: str
 
 def _verify(job: Job, destination: Destination, count: int) -> None:
     from znnpy.errors import VolumeError
+    from znnpy.infer.blocks_bar import BlocksBar
     from znnpy.infer.seams import verify_seams
 
-    found = verify_seams(job, destination, count)
+    with BlocksBar("checking", quiet=global_options().quiet) as bar:
+        found = verify_seams(job, destination, count, bar.prepare)
     words = (
         f"{found.places} places on borders computed again: largest difference {found.largest:.2g}"
     )

@@ -42,13 +42,15 @@ def request_for(
 
 def attributes_of(saved: SavedRun, output: str) -> dict[str, Any]:
     """Return what a file of predictions says of the run that made them."""
-    from znnpy.config.models import AffinityTarget
+    from znnpy.config.models import AffinityTarget, LabelsTarget
 
     target = saved.config.target(output)
     made: dict[str, Any] = {"run": str(saved.path.resolve())}
     made["iteration"] = saved.checkpoint.iteration
     if isinstance(target, AffinityTarget):
         made["offsets"] = [list(offset) for offset in target.offsets]
+    if isinstance(target, LabelsTarget):
+        made["first_class"] = target.first
     return made
 
 

@@ -95,13 +95,13 @@ def segment(
         ),
     ] = None,
     first: Annotated[
-        int,
+        int | None,
         typer.Option(
             metavar="N",
             min=0,
-            help="Number of the first class, with --method classes (default: 0).",
+            help="Number of the first class, with --method classes (default: what the prediction's file says, else 0).",
         ),
-    ] = 0,
+    ] = None,
     regions: Annotated[
         str | None,
         typer.Option(
@@ -173,7 +173,7 @@ def segment(
     request = Request(method, wanted, threshold, min_size, tuple(channel or ()), numbering)
     memory, allowed = memory_bytes(max_memory), filters(allow_filter)
     if tune is not None:
-        request = tune_request(prediction, tune, mask, request, allowed)
+        request = tune_request(prediction, tune, mask, request, allowed, following=output is None)
         method = request.method
     if output is None:
         return
@@ -182,6 +182,8 @@ def segment(
     with open_volume(prediction, allow_filters=allowed) as volume:
         if method and METHODS[method].blocks is not None:
             _refuse_options(method, destination, {"--block": block})
+            if first is None and regions is None and volume.first_class:
+                request = replace(request, numbering=replace(numbering, first=volume.first_class))
             _write_classes(destination, volume, request, settings, dask)
         else:
             _, chosen, _ = settled(volume, request)
@@ -198,11 +200,13 @@ def segment(
     suggest("view", prediction, shown_labels(destination))
 
 
-def _numbering(method: str | None, first: int, regions: str | None) -> Numbering:
+def _numbering(method: str | None, first: int | None, regions: str | None) -> Numbering:
     from znnpy.data.class_labels import Numbering
 
+    if first is not None and (method is None or METHODS[method].blocks is None):
+        raise typer.BadParameter("--first is for --method classes")
     if regions is None:
-        return Numbering(first)
+        return Numbering(first or 0)
     numbers = [part.strip() for part in regions.split(",")]
     if not all(part.isdecimal() and len(part) < 6 for part in numbers):
         raise typer.BadParameter("--regions must be numbers with commas between, such as 1,2,3")

@@ -17,9 +17,15 @@ SHOWN = ("cremi_score", "adapted_rand_error", "voi_split", "voi_merge")
 
 
 def tune_request(
-    prediction: str, labels: str, mask: str | None, request: Request, allowed: tuple[str, ...]
+    prediction: str,
+    labels: str,
+    mask: str | None,
+    request: Request,
+    allowed: tuple[str, ...],
+    *,
+    following: bool = True,
 ) -> Request:
-    """Print the best segmentation by each method, and return the best of all."""
+    """Print the best segmentation by each method, and return the best of all, which is suggested where `following`."""
     from znnpy.data.opening import open_volume
     from znnpy.evaluation.tuning import tuned
 
@@ -39,7 +45,8 @@ def tune_request(
     options += ["--kind", best.kind] if best.kind else []
     for channel in best.channels:
         options += ["--channel", channel]
-    suggest("segment", "PREDICTION", "--output", "objects.h5", *options)
+    if following:
+        suggest("segment", prediction, "--output", "objects.h5", *options)
     return best
 
 

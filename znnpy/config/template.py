@@ -176,7 +176,7 @@ training:
   conv: auto                       # auto, direct, fft, spectral or winograd
   # plan: plan.json                # pins the algorithms: znnpy check CONFIG --save-plan plan.json
   precision: float32               # float64 is the slow reference
-  validation: {every: 500, patches: 16, score: loss} # score of the best checkpoint, or: error, accuracy, a metric
+  validation: {every: 500, patches: 16, score: loss} # score of the best checkpoint, or: voxel_error, a metric
   # validation: {patience: 10}     # early stopping: after so many validations without a better score
 
 distributed:                       # data parallel: training started by mpiexec or srun

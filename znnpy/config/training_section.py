@@ -41,8 +41,8 @@ class ValidationSection(Strict):
     )
     score: str = Field(
         default="loss",
-        description="Score by which the best checkpoint is chosen: loss, error, accuracy, or a metric of voxels such "
-        "as average_precision.",
+        description="Score by which the best checkpoint is chosen: loss, voxel_error, accuracy, or a metric of voxels "
+        "such as average_precision.",
     )
     patience: Count | None = Field(
         default=None,

@@ -15,6 +15,12 @@ Labels = NDArray[Any]
 MOST = 1 << 16  # numbers that uint16 holds
 
 
+def first_class_of(found: Any) -> int | None:
+    """Return the attribute `first_class`, as JSON or HDF5 hold it; None unless it is the number of a class."""
+    whole = isinstance(found, int | np.integer) and not isinstance(found, bool)
+    return int(found) if whole and 0 <= found < MOST else None
+
+
 def label_type(highest: int) -> np.dtype[Any]:
     """Return the type of labels up to a class number: uint8, or uint16."""
     return np.dtype(np.uint8 if highest < 1 << 8 else np.uint16)

@@ -98,6 +98,7 @@ def _load(volume: Volume) -> ArrayVolume:
         array[:, start:stop] = volume.read((start, 0, 0), (stop, height, width), finite=False)
     loaded = ArrayVolume(array, volume.name, volume.resolution, volume.placed)
     loaded.neighbours, loaded.directions = volume.neighbours, volume.directions
+    loaded.first_class = volume.first_class
     return loaded
 
 

@@ -100,9 +100,17 @@ class PlaneFolder(Volume):
         if wanted is not None and (shape, dtype.newbyteorder("=")) != (wanted, self.dtype):
             raise VolumeError(
                 f"{path} holds {shape} (c, y, x) of {dtype}, the first plane {wanted} of "
-                f"{self.dtype}; all planes of a folder must be alike; a pattern such as {path.parent}/*{path.suffix} "
-                "names volumes of a plane each"
+                f"{self.dtype}; all planes of a folder must be alike; {_each_by_itself(path)}"
             )
+
+    def _damaged(self, path: Path, what: str, why: str) -> VolumeError:
+        others = f"; all of a folder are one volume, {_each_by_itself(path)}"
+        told = f"{path}: the {what} cannot be read ({why})"
+        return VolumeError(told + (others if len(self._planes) > 1 else ""))
+
+
+def _each_by_itself(path: Path) -> str:
+    return f"a pattern such as {path.parent}/*{path.suffix} names volumes of a plane each"
 
 
 def _gap(planes: Sequence[Path]) -> str:

@@ -30,7 +30,8 @@ class Volume(Closing, ABC):
     and `offset` are z, y, x in nanometres ((1, 1, 1) and (0, 0, 0) where the file says nothing); `placed` is
     the offset, or None where the file says nothing;
     `neighbours` are the offsets (z, y, x) of affinities, one a channel, None where there are none; `directions`
-    those of the axes z, y, x of a scan in the room, see `flat.geometry`, None where the file says nothing.
+    those of the axes z, y, x of a scan in the room, see `flat.geometry`, None where the file says nothing;
+    `first_class` the number of the class that channel 0 shows, None where channels are not known to show classes.
     `unnamed`: the file has four axes and does not say which they are; they were taken for c, z, y, x.
     `read` may be called from several threads at once. Use as a context manager, or call `close`.
     """
@@ -54,6 +55,7 @@ class Volume(Closing, ABC):
         self.placed = offset
         self.offset = offset or (0.0, 0.0, 0.0)
         self.neighbours: tuple[Triple, ...] | None = None
+        self.first_class: int | None = None
         self.directions: Directions | None = None
 
     @property

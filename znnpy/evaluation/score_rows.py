@@ -20,8 +20,9 @@ def _numbers(predictor: str, scores: Scores) -> Iterator[tuple[str, str]]:
     for name, value in scores.found.items():
         metric = METRICS[name]
         several = value if isinstance(value, tuple) else (value,)
-        for channel, each in enumerate(several):
-            title = metric.title + (f" of channel {channel}" if len(several) > 1 else "")
+        what, first = ("class", scores.first) if metric.of == "classes" else ("channel", 0)
+        for number, each in enumerate(several, first):
+            title = metric.title + (f" of {what} {number}" if len(several) > 1 else "")
             if each is not None:
                 yield title, f"{each:{metric.format}}"
     if predictor == "network" and scores.threshold is not None:

@@ -76,12 +76,14 @@ class Scores:
     """Scores of one predictor by the names of `METRICS`, which are its attributes too; None where there is none.
 
     Errors and VOI (bits) are better small, average precision large. `threshold`: of the ranking, where objects are
-    separated. `of_values`: the target's values are scored, not decisions made from them.
+    separated. `of_values`: the target's values are scored, not decisions made from them. `first`: number of the first
+    class.
     """
 
     found: Mapping[str, Score]
     threshold: float | None = None
     of_values: bool = False
+    first: int = 0
 
     def __getattr__(self, name: str) -> Any:
         """Return the score of this name."""
@@ -117,6 +119,7 @@ def score(
         known.objects,
         objects,
         known.size,
+        classes,
     )
     has: set[Of] = {"decisions"}
     has |= {"classes"} if classes else set()

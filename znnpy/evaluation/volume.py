@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -218,6 +218,8 @@ def _evaluation(
         by_raw = not isinstance(scene.labels[name], OneEach)
         fitted = baselines(earlier, known, by_raw=by_raw)
         scores |= _trivial(config.target(name), fitted, earlier, known, objects, classes=classes)
+    first = getattr(target, "first", 0)
+    scores = {predictor: replace(it, first=first) for predictor, it in scores.items()}
     return Evaluation(scene.reference.name, name, tally.loss, scores, known, found, cut)
 
 

@@ -6,7 +6,7 @@ where they are, as values depend on them, and only blocks differ: then not a bit
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import prod
 
@@ -27,6 +27,9 @@ TOLERANCE = 1e-3  # of float32 algorithms that round differently in shifted patc
 SEED = 20_000  # any: the same places are checked each time
 
 
+Show = Callable[[str, int, int], None]
+
+
 @dataclass(frozen=True)
 class Seams:
     """The result of a check: number of places, and the largest difference in the written values."""
@@ -42,10 +45,11 @@ class Seams:
         return self.largest > self.allowed
 
 
-def verify_seams(job: Job, destination: Destination, count: int) -> Seams:
+def verify_seams(job: Job, destination: Destination, count: int, show: Show | None = None) -> Seams:
     """Compare up to `count` places on borders of blocks or patches with a computation that has no border there.
 
-    Places are drawn with a fixed seed; none is taken twice. Positions are voxels of the output.
+    Places are drawn with a fixed seed; none is taken twice. Positions are voxels of the output. `show` is told what is
+    being done, and how many places of how many are compared.
     """
     grid = job.grid if job.grid.blends else _shifted(job)
     places, (largest, where, scale) = 0, (0.0, (0, 0, 0), 1.0)
@@ -55,8 +59,11 @@ def verify_seams(job: Job, destination: Destination, count: int) -> Seams:
         ) as written,
         predicting(job, grid=grid) as prediction,
     ):
+        count = min(count, prod(len(_borders(job, axis)) for axis in range(3)))
         for box in _places(job, count):
             places += 1
+            if show:
+                show("places compared", places, count)
             found = prediction.region(box)[job.request.node.name].astype(np.float64)
             there = box.moved(sub((0, 0, 0), job.region.lower))
             known = written.read(there.lower, there.upper).astype(np.float64)

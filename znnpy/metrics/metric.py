@@ -45,7 +45,8 @@ class Compared:
 
     `decision` above 0.5 is positive, `ranking` orders voxels, `target` and `weight` belong to them: all (K, z, y, x);
     for values, decision and ranking are the values. `truth`: labelled objects (z, y, x), 0 unknown;
-    `objects`: those of the prediction, None where it shows none; `size` of a voxel, z, y, x.
+    `objects`: those of the prediction, None where it shows none; `size` of a voxel, z, y, x. `whole_voxels`: channels
+    are classes, of which a voxel has one.
     """
 
     decision: Array
@@ -55,6 +56,7 @@ class Compared:
     truth: Array
     objects: Array | None = None
     size: Triple64 = (1.0, 1.0, 1.0)
+    whole_voxels: bool = False
 
     @cached_property
     def classes(self) -> list[tuple[Array, Array]]:
@@ -99,6 +101,13 @@ class Metric:
     of_patches: bool = True
 
 
+def _voxel_error(it: Compared) -> float:
+    """Return the share of wrong voxels, of classes of those whose largest channel is another, else of each channel."""
+    if it.whole_voxels:
+        return 1 - accuracy(it.decision, it.target, it.weight)
+    return voxel_error(it.decision, it.target, it.weight)
+
+
 def _average_precision(it: Compared) -> float | None:
     """Return the mean over target channels, of those where any voxel is positive."""
     channels = zip(it.ranking, it.target, it.weight, strict=True)
@@ -126,7 +135,7 @@ METRICS = Registry[Metric](
             name="voxel_error",
             title="voxel error",
             of="decisions",
-            score=lambda it: voxel_error(it.decision, it.target, it.weight),
+            score=_voxel_error,
         ),
         Metric(
             name="average_precision",

@@ -66,9 +66,9 @@ def are_shares(channels: Array) -> bool:
     return bool(channels.min(initial=0) >= -near and off.max(initial=0) <= near and whole.any())
 
 
-def share_colours(shares: Array) -> Colours:
-    """Return (y, x, 3): the colours of classes, numbered by their channels (C, y, x), mixed by their shares."""
-    colours = object_colours(np.arange(len(shares)))
+def share_colours(shares: Array, first: int = 0) -> Colours:
+    """Return (y, x, 3): the colours of classes, channels (C, y, x) from number `first` on, mixed by their shares."""
+    colours = object_colours(np.arange(first, first + len(shares)))
     return np.tensordot(shares.astype(np.float32), colours, axes=(0, 0))
 
 

@@ -15,7 +15,7 @@ from znnpy.data.values.sampled_range import glance
 from znnpy.data.volume import Triple, Volume
 from znnpy.dataset_path import as_text, joined, split_source
 from znnpy.errors import VolumeError
-from znnpy.pictures.colours import are_shares, object_colours, overlay
+from znnpy.pictures.colours import are_shares, object_colours, overlay, share_colours
 from znnpy.pictures.panels import Panel, Voxels, as_image, draw, stretched, unit_of
 
 Array = NDArray[Any]
@@ -155,16 +155,18 @@ def _predicted(layer: Layer, image: Array) -> Panel:
     if image.dtype.kind in "ui":
         values /= np.iinfo(image.dtype).max
     values = np.clip(values, 0, 1)
-    near = _nearest(layer.volume)
-    if near or len(values) == 3:
+    near, first = _nearest(layer.volume), layer.volume.first_class
+    shares = near is None and are_shares(values)
+    # Three channels may be of any meaning, unless the file says that they are classes.
+    if near or (len(values) == 3 and not (shares and first is not None)):
         used = near or (0, 1, 2)
         steps = zip(("red", "green", "blue"), "zyx" if near else used, strict=True)
         note = ", ".join(f"{colour} {step}" for colour, step in steps)
         note += f"; {len(values)} channels in all" if len(values) > 3 else ""
         return Panel(layer.title, as_image(values[list(used)]), note=note)
-    if are_shares(values):
-        note = f"{len(values)} classes by their shares, from 0: black"
-        return Panel(layer.title, as_image(values), note=note)
+    if shares:
+        note = f"{len(values)} classes by their shares, from {first or '0: black'}"
+        return Panel(layer.title, share_colours(values, first or 0), note=note)
     note = f"mean of {len(values)} channels" if len(values) > 1 else ""
     return Panel(layer.title, values.mean(axis=0), bar=True, note=note)
 

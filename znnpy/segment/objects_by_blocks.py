@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 
@@ -55,7 +55,8 @@ def write_objects(
             left = [region for region in work.spec.blocks() if region not in output.done]
             if left:
                 work.store.begin(work.spec.head(destination.dataset))
-                summary = _objects(work, volume, method, settings)
+                with _kept_tiles(work):
+                    summary = _objects(work, volume, method, settings)
                 _fill(work, output, left, settings)
             # Before the end, so that whoever is killed in between has the end left to do.
             work.store.remove()
@@ -64,6 +65,17 @@ def write_objects(
         refuse_own(error)
         raise VolumeError(f"{destination.path} cannot be written: {reason(error)}") from error
     return summary
+
+
+@contextmanager
+def _kept_tiles(work: Work) -> Iterator[None]:
+    """Remove the folder of tiles where a prediction is refused before any is done, as the output then is."""
+    try:
+        yield
+    except VolumeError:
+        if not any(map(work.store.has, work.tiling.places)):
+            work.store.remove()
+        raise
 
 
 class _Count:

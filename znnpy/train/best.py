@@ -16,7 +16,7 @@ from znnpy.network import Network, training_losses
 from znnpy.train.log import Record
 
 # What every validation has, without a metric: whether higher is better.
-_OWN = {"loss": False, "error": False, "accuracy": True}
+_OWN = {"loss": False, "voxel_error": False, "accuracy": True}
 
 
 @dataclass
@@ -70,7 +70,7 @@ def best_of(config: Config, network: Network) -> Best:
 def metric_of(config: Config, network: Network) -> Metric | None:
     """Return the metric of the chosen score, None for one that every validation has; ConfigError as `best_of`."""
     name, classes = config.training.validation.score, _classes(config, network)
-    if name == "loss" or (name == "error" and not of_values(config, network)):
+    if name == "loss" or (name == "voxel_error" and not of_values(config, network)):
         return None
     # The first output is scored, whatever others learn beside it.
     first = make_targets(config, network)[network.outputs[0].name]
@@ -78,7 +78,7 @@ def metric_of(config: Config, network: Network) -> Metric | None:
     has |= {"classes"} if classes else set()
     scores = {it.name: it for it in METRICS.values() if it.of in has and it.of_patches}
     if name not in scores:
-        allowed = ["loss", *([] if of_values(config, network) else ["error"]), *scores]
+        allowed = ["loss", *scores]
         place = config.place("training", "validation", "score")
         raise ConfigError(
             f"{place}: {name!r} is no score of patches of this network{suggestion(name, allowed)}"

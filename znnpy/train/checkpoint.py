@@ -213,7 +213,7 @@ def look_ahead(run: Path, which: str | int) -> Ahead | None:
     """
     with suppress(RunError, OSError, RuntimeError):  # the last where no thread is to be had
         config = (run / RUN_CONFIG).read_bytes()
-        if b"\n  prepare:" in config and b"\n  ema:" not in config:
+        if _has(config, b"data", b"prepare") and not _has(config, b"training", b"ema"):
             own = path_in(run, which)
             return Ahead([own, *members_beside(run, own)], GROUPS[0])
     return None
@@ -225,6 +225,15 @@ def members_beside(run: Path, own: Path) -> list[Path]:
         return []
     folders = sorted((run / MEMBERS).glob("[0-9]*"))
     return [path for folder in folders if (path := path_of(folder, 0)).exists()]
+
+
+def _has(config: bytes, section: bytes, key: bytes) -> bool:
+    """Return whether a config has a key in a section, as runs write them: a line each, unset ones left out.
+
+    Not by the reader of configs, whose modules take as long to load as is to be gained here. Of a config that was
+    written by hand a wrong answer costs that time, and nothing else: what is read follows from the config itself.
+    """
+    return re.search(rb"^%b:\n(?: .*\n)*?  %b:" % (section, key), config, re.MULTILINE) is not None
 
 
 def _path_in(run: Path, iteration: int) -> Path:

@@ -189,7 +189,7 @@ def shown(loss: float, error: float | None, losses: Mapping[str, float]) -> str:
     """Return loss and error as text, without an error that is None; with the losses by output, if any."""
     each = ", ".join(f"{name} {value:.4f}" for name, value in losses.items())
     found = f"loss {loss:.4f} ({each})" if each else f"loss {loss:.4f}"
-    return found + ("" if error is None else f"  error {error:.4f}")
+    return found + ("" if error is None else f"  voxel error {error:.4f}")
 
 
 def choose_reporter(*, quiet: bool = False) -> Reporter:

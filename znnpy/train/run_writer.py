@@ -22,7 +22,7 @@ TIMING_INTERVAL = 1.0  # seconds between lines of timings.jsonl
 
 
 class StepOutcome(Protocol):
-    """Loss and error of one update."""
+    """Loss and voxel error of one update."""
 
     @property
     def loss(self) -> float:
@@ -185,7 +185,7 @@ class RunKeeper:
                     "iteration": iteration,
                     "loss": outcome.loss,
                     **by_output(losses),
-                    **({} if error is None else {"error": error}),
+                    **({} if error is None else {"voxel_error": error}),
                     # The rate by which this update was made.
                     "learning_rate": self._learning_rate(iteration - 1),
                 }

@@ -1,4 +1,4 @@
-"""Validation during training: mean loss and error on the same held-out patches every time."""
+"""Validation during training: mean loss and voxel error on the same held-out patches every time."""
 
 from __future__ import annotations
 
@@ -44,14 +44,18 @@ class Gathered:
             np.concatenate(arrays, 1) for arrays in zip(*self._parts, strict=True)
         )
         unknown = np.zeros(found.shape[1:], np.uint64)
-        score = self._metric.score(Compared(found, found, target, weight, unknown))
+        whole = self._reading.whole_voxels
+        compared = Compared(found, found, target, weight, unknown, whole_voxels=whole)
+        score = self._metric.score(compared)
         each = [it for it in (score if isinstance(score, tuple) else (score,)) if it is not None]
         mean = float(np.mean(each)) if each else np.nan
         return mean if np.isfinite(mean) else None
 
 
 class Validation:
-    """Mean loss and error over the first `patches` samples of a sampler that does not augment; accuracy of classes.
+    """Mean loss and voxel error over the first `patches` samples of a sampler that does not augment.
+
+    Of classes the accuracy, too.
 
     Several outputs are combined as in a training step (`StepResult`). Stops early, with None, on a signal.
     `forward`: returns the values of a batch by output, or of its only one. `errors`: whether fractions of wrong voxels
@@ -116,7 +120,7 @@ class Validation:
         record = {"loss": sum(losses.values()), **(by_output(losses) if self._apart else {})}
         if self._errors:
             wrong = sum(factor * tally.error for tally, factor in found)
-            record["error"] = wrong / total_factor(self._losses)
+            record["voxel_error"] = wrong / total_factor(self._losses)
         if len(found) == 1 and found[0][0].objective.reading.whole_voxels:
             record["accuracy"] = 1 - found[0][0].error
         if gathered and self._metric and (score := gathered.score()) is not None:

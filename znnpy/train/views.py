@@ -59,6 +59,8 @@ def layers_of_run(saved: SavedRun, scene: Scene) -> list[Layer]:
         and not reading.whole_voxels
     ):
         labels = Layer(shown, volume(known.target, "labels"), "labels")
+    if reading.whole_voxels:
+        prediction.first_class = getattr(config.target(node), "first", 0)
     layers = [Layer("raw", raw, "raw"), labels]
     layers.append(Layer(shown, prediction, f"prediction, iteration {title}"))
     return layers + _objects(config.target(node), prediction)

@@ -144,6 +144,19 @@ def read_whole(path: Path, shape: tuple[int, ...]) -> None:
         assert volume.read_all().shape == shape
 
 
+def test_a_damaged_slice_is_one_of_a_volume(tmp_path: Path) -> None:
+    """And who has pictures that do not belong together is told how the others are predicted."""
+    for z in range(3):
+        Image.fromarray(np.full((5, 7), 20 * z, np.uint8)).save(tmp_path / f"z{z}.jpg")
+    path = tmp_path / "z1.jpg"
+    path.write_bytes(path.read_bytes()[:300])
+    with pytest.raises(VolumeError, match=r"z1\.jpg.*are one volume, a pattern such as .*/\*.jpg"):
+        open_volume(tmp_path).read_all()
+    with pytest.raises(VolumeError, match=r"z1\.jpg") as caught:
+        open_volume(path).read_all()
+    assert "one volume" not in str(caught.value)
+
+
 def test_folders_that_are_none(tmp_path: Path) -> None:
     Image.fromarray(GREY).save(tmp_path / "a0.png")
     Image.fromarray(GREY[:3]).save(tmp_path / "a1.png")

@@ -139,10 +139,12 @@ def test_directions_and_neighbours_are_kept(tmp_path: Path) -> None:
     array = values((2, 4, 5, 6), "f4")
     directions = [[0.0, 0.6, 0.8], [0.0, -0.8, 0.6], [1.0, 0.0, 0.0]]
     more = {**PLACE, "directions": directions, "offsets": np.array([[-2, 0, 0], [0, 3, -1]])}
+    more["first_class"] = 3
     write_tiff(Destination(tmp_path / "a.tif", ""), array, more)
     with open_volume(tmp_path / "a.tif") as volume:
         assert volume.neighbours == ((-2, 0, 0), (0, 3, -1))
         assert volume.directions == tuple(map(tuple, directions))
+        assert volume.first_class == 3
     assert np.array_equal(tifffile.imread(tmp_path / "a.tif"), array)
     content = (tmp_path / "a.tif").read_bytes()
     for old, new in (

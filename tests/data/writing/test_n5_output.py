@@ -51,10 +51,12 @@ def test_an_array_without_channels_within_groups(tmp_path: Path) -> None:
 
 def test_neighbours_and_directions_are_kept(tmp_path: Path) -> None:
     more = {"offsets": [[-1, 0, 0], [0, -2, 0]], "directions": [[0, 0, 1], [0, 1, 0], [1, 0, 0]]}
+    more |= {"first_class": 3}
     path = write_blocks(tmp_path / "a.n5", values((2, 4, 4, 4), "f4"), (4, 4, 4), attributes=more)
     with open_volume(path) as volume:
         assert volume.neighbours == ((-1, 0, 0), (0, -2, 0))
         assert volume.directions == ((0, 0, 1), (0, 1, 0), (1, 0, 0))
+        assert volume.first_class == 3
 
 
 def test_arrays_in_memory(tmp_path: Path) -> None:

@@ -168,6 +168,26 @@ def test_a_store_that_refuses(error: Exception, told: str, monkeypatch: pytest.M
         fill(named(".zarr"))
 
 
+def test_after_a_store_that_refuses_all_the_same_command_begins_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Though what was begun cannot be removed there: that was no reason to leave its journal alone in the way."""
+
+    def refusing(*_: Any, **__: Any) -> None:
+        raise Store.error
+
+    destination = named(".zarr")
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "refused", "c/0")
+        patch.setattr(Store, "rm", refusing)
+        with pytest.raises(VolumeError, match="cannot be written: Access Denied"):
+            fill(destination)
+    assert not journal_of(destination.path).exists()
+    fill(destination)
+    with open_volume(destination.place) as volume:
+        assert np.array_equal(volume.read_all(), ARRAY)
+
+
 def test_addresses_are_kept_apart() -> None:
     one, other = (Destination.named(f"s3://{name}/p.zarr", "p") for name in ("a", "b"))
     assert one.path != other.path

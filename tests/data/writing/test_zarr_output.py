@@ -55,6 +55,7 @@ def test_read_by_zarr_and_by_znnpy(tmp_path: Path) -> None:
         assert np.array_equal(volume.read_all(), DATA)
         assert (volume.resolution, volume.offset) == ((40, 8, 4), (0, -8, 12))
         assert volume.neighbours == ((-1, 0, 0), (0, -2, 0))
+        assert volume.first_class == 3
 
 
 def test_named_image_within_a_folder(tmp_path: Path) -> None:

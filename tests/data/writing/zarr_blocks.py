@@ -15,6 +15,7 @@ PLACE = {
     "resolution": [40.0, 8.0, 4.0],
     "offset": [0.0, -8.0, 12.0],
     "offsets": [[-1, 0, 0], [0, -2, 0]],
+    "first_class": 3,
 }
 Triple = tuple[int, int, int]
 

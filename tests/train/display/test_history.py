@@ -36,7 +36,7 @@ def lines(*records: object) -> str:
 
 def test_logs_are_read_up_to_an_iteration_whatever_is_damaged(tmp_path: Path) -> None:
     (tmp_path / "log.jsonl").write_text(
-        lines({"iteration": 1, "loss": 2.0, "error": 0.5}, {"iteration": 2, "loss": 1.0})
+        lines({"iteration": 1, "loss": 2.0, "voxel_error": 0.5}, {"iteration": 2, "loss": 1.0})
         + "damage\n"
         + lines({"iteration": 3, "validation": {"loss": 0.5, "dice": 0.25}})
         + lines({"iteration": 3, "changed": "training.learning_rate"})
@@ -47,7 +47,7 @@ def test_logs_are_read_up_to_an_iteration_whatever_is_damaged(tmp_path: Path) ->
     )
     found = read_history(tmp_path, 5)
     assert found.loss.points == [(1, 2.0), (2, 1.0)]
-    assert found.error.points == [(1, 0.5)]
+    assert found.voxel_error.points == [(1, 0.5)]
     assert found.validation["dice"].points == [(3, 0.25)]
     assert found.weights["conv1"].points == [(0, 2.0)]
     assert found.living.last == 0.75

@@ -65,7 +65,7 @@ def test_the_page_of_a_run_is_whole_and_loads_nothing(trained: Path) -> None:
     assert "default-src 'none'" in text
     assert 'http-equiv="refresh"' not in text
     for heading in (
-        "Loss", "Share of wrong voxels", "Learning rate", "Living channels", "Norm of the weights",
+        "Loss", "Voxel error", "Learning rate", "Living channels", "Norm of the weights",
         "Norm of the gradients", "A validation patch over time", "Filters by layer",
     ):  # fmt: skip
         assert f"<h2>{heading}</h2>" in text

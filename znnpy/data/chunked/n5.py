@@ -14,6 +14,7 @@ import numpy as np
 
 from znnpy.data.chunk_folder import ChunkFolder
 from znnpy.data.chunked.volume import ChunkedVolume, voxel_sizes, whole_numbers
+from znnpy.data.class_labels import first_class_of
 from znnpy.data.decoded_size import inflated, refuse_larger
 from znnpy.data.safety_limits import SEARCHED, Trust
 from znnpy.data.volume import Array, Shape4, Triple64, directions_of, nanometres, neighbours_of
@@ -81,6 +82,7 @@ class N5Volume(ChunkedVolume):
             _place(found),
         )
         self.neighbours = neighbours_of(found.get("offsets"), self.channels)
+        self.first_class = first_class_of(found.get("first_class"))
         self.directions = directions_of(found.get("directions"))
         self.unnamed = count == 4 and "axes" not in found
         self._bounded(self._at, trust)

@@ -16,6 +16,7 @@ from typing import Any
 import h5py
 import numpy as np
 
+from znnpy.data.class_labels import first_class_of
 from znnpy.data.decoded_size import inflated, lzf_length
 from znnpy.data.file_changes import Watch
 from znnpy.data.hdf5.axis_tags import KNOWN, USUAL, axes_of
@@ -120,7 +121,7 @@ class Hdf5Volume(Volume):
 
     h5py serialises access, so threads may share it.
     Attributes read: `resolution` and `offset` (z, y, x, nanometres, as in CREMI), or
-    `element_size_um` (micrometres), and `offsets` of affinities.
+    `element_size_um` (micrometres), `offsets` of affinities, and `first_class`.
     """
 
     def __init__(
@@ -146,6 +147,7 @@ class Hdf5Volume(Volume):
             super().__init__(name, shape, data.dtype, resolution, placed)
             self.unnamed = axes is None and data.ndim == 4
             self.neighbours = neighbours_of(_small(data, "offsets"), self.channels)
+            self.first_class = first_class_of(_small(data, "first_class"))
             self.directions = directions_of(_small(data, "directions", "f"))
             self._chunks = ChunkCheck(data, name)
             for other in other_files(data, path):
@@ -226,7 +228,7 @@ def _small(data: h5py.Dataset, key: str, kinds: str = "ui") -> Any:
     if key not in data.attrs:
         return None
     attribute: Any = data.attrs.get_id(key)
-    size = math.prod(attribute.shape or (0,))
+    size = 0 if attribute.shape is None else math.prod(attribute.shape)
     return data.attrs[key] if 0 < size <= 1024 and attribute.dtype.kind in kinds else None
 
 

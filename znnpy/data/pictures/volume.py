@@ -71,4 +71,4 @@ class PictureFolder(PlaneFolder):
         except Exception as error:  # decoders raise nearly anything on damaged files
             self._watch.look(path)
             refuse_own(error)
-            raise VolumeError(f"{path}: the picture cannot be read ({reason(error)})") from error
+            raise self._damaged(path, "picture", reason(error)) from error

@@ -40,9 +40,7 @@ class TiffFolder(PlaneFolder):
         except Exception as error:  # tifffile raises nearly anything on damaged files
             self._watch.look(path)
             refuse_own(error)
-            raise VolumeError(
-                f"{path}: the TIFF file cannot be read ({explained(error)})"
-            ) from error
+            raise self._damaged(path, "TIFF file", explained(error)) from error
 
     def _check(self, tiff: Any, path: Path, wanted: tuple[int, ...] | None) -> None:
         from znnpy.data.tiff.codecs import refuse_codec

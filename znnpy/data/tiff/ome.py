@@ -1,4 +1,4 @@
-"""What OME metadata of a TIFF file say of voxels, read and written: their size and place, axes and neighbours."""
+"""OME metadata of a TIFF file, read and written: size and place of voxels, axes, neighbours and classes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PIXEL_TYPES = {
 }
 """OME's names of types, by NumPy's."""
 CREATOR = "znnpy"
-NOTED = ("directions", "offsets")
+NOTED = ("directions", "first_class", "offsets")
 """Attributes that OME has no words for."""
 _SCHEMA = "http://www.openmicroscopy.org/Schemas/OME/2016-06"
 

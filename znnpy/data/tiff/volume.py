@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import tifffile
 
+from znnpy.data.class_labels import first_class_of
 from znnpy.data.file_changes import Watch
 from znnpy.data.flat_array import FlatArray
 from znnpy.data.process_memory import readable
@@ -78,6 +79,7 @@ class TiffVolume(Volume):
         super().__init__(str(path), self._shape4(), dtype, size, ome_place(text))
         self.directions = directions_of(ome_noted(text, "directions"))
         self.neighbours = neighbours_of(ome_noted(text, "offsets"), self.channels)
+        self.first_class = first_class_of(ome_noted(text, "first_class"))
         _check_size(self, path, max_bytes)
         refuse_codec(series.keyframe, str(path))
         if series.dataoffset is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -19,6 +20,11 @@ from znnpy.data.writing.output_format import output_format
 from znnpy.errors import VolumeError
 from znnpy.registry import resolved
 
+MANY, TINY = (
+    20_000,
+    4096,
+)  # blocks, and voxels of one, beyond and below which an output is nothing but syncs
+
 
 class Finished(VolumeError):  # noqa: N818
     """The output had been written completely by a process that was killed last; it is in its place now."""
@@ -32,6 +38,8 @@ class OutputSpec:
     0; those at both ends of an axis are cut. `job` is JSON-able: all that the values depend on, by names
     that people understand. An output that was begun is resumed only with an equal spec; only attributes
     may differ, and those that it was begun with stay. Without `channels` the array is (Z, Y, X), and C is 1.
+
+    Raises VolumeError for many tiny blocks: each is brought to the disk by itself, which takes a millisecond or more.
     """
 
     shape: Shape4
@@ -41,6 +49,15 @@ class OutputSpec:
     job: Mapping[str, Any] = field(default_factory=dict)
     phase: Triple = (0, 0, 0)
     channels: bool = True
+
+    def __post_init__(self) -> None:
+        lengths = zip(self.shape[1:], self.phase, self.block, strict=True)
+        count = math.prod(-(-(size + before % step) // step) for size, before, step in lengths)
+        if count > MANY and math.prod(self.block) < TINY:
+            raise VolumeError(
+                f"--block: blocks of {self.block} voxels (z, y, x) cut {self.shape[1:]} into {count:,}, each of which "
+                f"is brought to the disk by itself; take blocks of {TINY:,} voxels or more, such as 16,16,16"
+            )
 
     @property
     def nbytes(self) -> int:

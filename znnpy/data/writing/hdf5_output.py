@@ -105,7 +105,7 @@ def _create(file: h5py.File, name: str, layout: Layout) -> int:
 class Hdf5Output(FlatOutput):
     """A new HDF5 file with one contiguous dataset (C, Z, Y, X)."""
 
-    KEEPS_OFFSETS = True
+    KEEPS_MEANING = True
 
     def _allocated(self, new: Path) -> int:
         shape = self.spec.shape if self.spec.channels else self.spec.shape[1:]

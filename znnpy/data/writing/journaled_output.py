@@ -9,7 +9,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -29,11 +31,12 @@ class JournaledOutput(Closing, ABC):
 
     A format implements how its partial output is created, reopened, filled and moved. The same spec and
     attributes give the same bytes, whatever happened between. `attached` gives one that can only `put`,
-    for processes that help the one which has the journal.
+    for processes that help the one which has the journal. What was begun, and has no block when a `with` block ends by
+    a VolumeError, is removed.
     """
 
-    KEEPS_OFFSETS = False
-    """Whether a file says which neighbours affinities stand for."""
+    KEEPS_MEANING = False
+    """Whether a file says what its channels mean: neighbours of affinities, the number of the first class."""
 
     def __init__(
         self, destination: Destination, spec: OutputSpec, *, attached: bool = False
@@ -123,8 +126,21 @@ class JournaledOutput(Closing, ABC):
     def discard(self) -> None:
         """Close and remove what was written; what was in its place before stays."""
         self.close()
-        self._scrap()
+        # First: an output without a journal is begun anew, a journal without its output would be in the way.
         self._journal.path.unlink(missing_ok=True)
+        self._scrap()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # What no block could be made of is refused input: nothing is lost, and nothing in the way of a better one.
+        if isinstance(error, VolumeError) and not (self._done or self.attached):
+            with suppress(VolumeError, OSError):  # of a store that fails, which has been said
+                self.discard()
+        super().__exit__(kind, error, trace)
 
     def close(self) -> None:
         """Close the files; the journal stays, so that writing can be resumed."""
@@ -142,7 +158,7 @@ class JournaledOutput(Closing, ABC):
     def _refuse_offsets(self) -> None:
         """Raise VolumeError for affinities that nobody could read again; those to the nearest three are the usual."""
         offsets = self.spec.attributes.get("offsets")
-        if offsets is None or self.KEEPS_OFFSETS or np.array_equal(offsets, -np.eye(3)):
+        if offsets is None or self.KEEPS_MEANING or np.array_equal(offsets, -np.eye(3)):
             return
         raise VolumeError(
             f"{self.path}: {self.destination.format.title} files cannot say which neighbours these affinities stand "

@@ -30,7 +30,7 @@ class N5Output(FolderOutput):
     `resolution` becomes `pixelResolution`, and with `offset` the `transform` that COSEM's programs read.
     """
 
-    KEEPS_OFFSETS = True
+    KEEPS_MEANING = True
     DTYPES = TYPES
 
     def _array(self, level: int) -> str:

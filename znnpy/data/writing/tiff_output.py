@@ -32,7 +32,7 @@ class TiffOutput(FlatOutput):
     made when all blocks are written: means of images, single voxels of labels.
     """
 
-    KEEPS_OFFSETS = True
+    KEEPS_MEANING = True
 
     def _allocated(self, new: Path) -> int:
         spec = self.spec

@@ -31,7 +31,7 @@ class ZarrOutput(FolderOutput):
     attributes of the array. Blocks are compressed by Blosc without loss.
     """
 
-    KEEPS_OFFSETS = True
+    KEEPS_MEANING = True
 
     @cached_property
     def _templates(self) -> dict[int, bytes]:

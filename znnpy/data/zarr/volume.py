@@ -23,6 +23,7 @@ from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 from zarr.core.sync import sync
 
 from znnpy.data.chunk_folder import METADATA_LIMIT
+from znnpy.data.class_labels import first_class_of
 from znnpy.data.safety_limits import Trust
 from znnpy.data.volume import Array, Triple, Triple64, Volume, directions_of, neighbours_of
 from znnpy.data.zarr import ome
@@ -62,6 +63,7 @@ class ZarrVolume(Volume):
         super().__init__(name, (c, z, y, x), found.dtype, resolution, placed)
         self.unnamed = axes is None and len(before) == 2
         self.neighbours = neighbours_of(picked.node.attributes.get("offsets"), c)
+        self.first_class = first_class_of(picked.node.attributes.get("first_class"))
         self.directions = directions_of(picked.node.attributes.get("directions"))
         check_size(found, folder, picked.node, name, trust)
         self._chunk = (1, *found.chunk[-2:]) if self._plane else found.chunk[-3:]

@@ -72,7 +72,7 @@ class History:
     taken: float = 0.0
     loss: Curve = field(default_factory=Curve)
     losses: dict[str, Curve] = field(default_factory=dict)
-    error: Curve = field(default_factory=Curve)
+    voxel_error: Curve = field(default_factory=Curve)
     learning_rate: Curve = field(default_factory=Curve)
     validation: dict[str, Curve] = field(default_factory=dict)
     updates_per_s: Curve = field(default_factory=Curve)
@@ -89,7 +89,7 @@ class History:
         if isinstance(record.get(CHANGED), str):
             self.changes.append((iteration, record[CHANGED]))
             return
-        for name in ("loss", "error", "learning_rate", "living"):
+        for name in ("loss", "voxel_error", "learning_rate", "living"):
             getattr(self, name).add(iteration, record.get(name))
         for key, value in record.items():
             if key.startswith(OUTPUT):

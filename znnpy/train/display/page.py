@@ -110,14 +110,14 @@ def charts(facts: Facts, history: History) -> Iterable[Chart]:
     scores = {
         name: it
         for name, it in history.validation.items()
-        if name not in ("loss", "error") and not name.startswith(OUTPUT)
+        if name not in ("loss", "voxel_error") and not name.startswith(OUTPUT)
     }
     for name, curve in scores.items():
         points = curve.points
         line = Line(_title(name), "orange", points, dots=len(points) <= 100)
         yield _chart(f"Validation: {_title(name)}", [line])
-    errors = history.validation.get("error", Curve())
-    yield _progress("Share of wrong voxels", history.error, errors)
+    errors = history.validation.get("voxel_error", Curve())
+    yield _progress("Voxel error", history.voxel_error, errors, "Share of voxels that are wrong.")
     rates = history.learning_rate.points
     yield _chart("Learning rate", [Line("learning rate", "violet", rates)])
     speed = history.updates_per_s.points
