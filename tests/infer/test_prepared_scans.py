@@ -14,6 +14,7 @@ from znnpy.config.models import LabelsTarget
 from znnpy.data.preparing.scan import Prepared
 from znnpy.data.preparing.turning import Turn
 from znnpy.errors import ConfigError, RunError
+from znnpy.infer import scan_job
 from znnpy.infer.config_model import Weights
 from znnpy.infer.scan_job import scan_model
 from znnpy.infer.scans import ScanModel, flips_of, labelled, logits_of
@@ -162,6 +163,21 @@ def test_channels_that_overlap_are_no_labels_but_have_logits() -> None:
         pass
     with scan_model(weights, [], logits=True) as model:
         assert model.channels == 2
+
+
+def test_passes_have_no_room_for_more_windows_than_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings = config(flips=["x"]).model_dump(exclude_unset=True)
+    settings["training"]["conv"] = "direct"
+    made = config_from(settings)
+    weights = Weights(made, trained_network(made), None, {})
+    shared = scan_job.shared_pass
+    monkeypatch.setattr(scan_job, "shared_pass", lambda *given: (8, shared(*given)[1]))
+    z, y, x = WINDOW
+    for extent, batch in {(z, y, x): 2, (1, y, x + 1): 4, (9 * z, y, x): 8, None: 8}.items():
+        with scan_model(weights, [], extent=extent) as model:
+            assert (model.model.batch, model.planned) == (batch, 8)
 
 
 def test_axes_of_flips() -> None:

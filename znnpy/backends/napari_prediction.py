@@ -126,8 +126,9 @@ def _nanometres(unit: Any) -> float:
 
 def _scanned(saved: SavedRun, image: NDArray[Any], size: Triple64, name: str) -> NDArray[Any]:
     weights = saved.weights
-    with scan_model(weights, members_of(saved)) as model:
-        return scan_values(model, ArrayVolume(image, name, size), weights)
+    volume = ArrayVolume(image, name, size)
+    with scan_model(weights, members_of(saved), extent=volume.extent) as model:
+        return scan_values(model, volume, weights)
 
 
 def _placed(layer: Any, values: NDArray[Any], kind: str, name: str) -> LayerData:

@@ -53,7 +53,7 @@ def predict_scans(
     with loading():
         from znnpy.data.writing.destination import Destination
         from znnpy.data.writing.preflight import refuse_place
-        from znnpy.infer.scan_cases import cases_of
+        from znnpy.infer.scan_cases import cases_of, extent_of
         from znnpy.infer.scan_job import scan_model
 
     channels = run.weights.network.outputs[0].channels if logits else 1
@@ -75,7 +75,8 @@ def predict_scans(
         typer.echo(f"{len(cases) - len(left)} of {len(cases)} cases are written already")
     if not left:
         return
-    with scan_model(run.weights, run.members, logits=logits) as model:
+    extent = extent_of(left[0][0], run.weights.config.data)
+    with scan_model(run.weights, run.members, logits=logits, extent=extent) as model:
         each_case(
             left,
             lambda it: _predict(model, it[0], run, it[1], logits),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +15,8 @@ from znnpy.data.config_volumes import open_source
 from znnpy.data.scene import Scene
 from znnpy.data.volume import ArrayVolume, Volume
 from znnpy.data.writing.output_format import by_suffix, kept_suffix
-from znnpy.errors import VolumeError
+from znnpy.errors import VolumeError, ZnnpyError
+from znnpy.network.types import Triple
 from znnpy.volume_sets import PLANES, VOLUMES, by_number, expanded, is_set, refuse_own_place
 
 _CHANNEL = re.compile(r"(?P<name>.+)_(?P<channel>\d{4})")
@@ -78,6 +80,16 @@ def _case(name: str, channels: dict[str, Path], output: str, kind: tuple[str, in
     place = Path(output) / f"{name}{kept_suffix(end, *kind, USUAL)}"
     refuse_own_place(place.expanduser(), files)
     return Case(tuple(map(str, files)), str(place))
+
+
+def extent_of(case: Case, data: DataSection) -> Triple | None:
+    """Return the voxels z, y, x of a case; None where it cannot be opened, which whoever predicts it will say."""
+    with (
+        suppress(ZnnpyError, OSError),
+        open_source(Source.model_validate(case.channels[0]), data, "raw") as volume,
+    ):
+        return volume.extent
+    return None
 
 
 def open_case(case: Case, data: DataSection) -> Volume:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,7 @@ from znnpy.network.folding import fold, folded
 from znnpy.network.joins_as_sums import Sums, joins_as_sums
 from znnpy.network.pooling_first import pooling_first
 from znnpy.network.shortcuts_again import Repeated, shortcuts_again
-from znnpy.network.types import Network
+from znnpy.network.types import Network, Triple
 
 
 @contextmanager
@@ -56,10 +57,12 @@ def scan_model(
     report: Report | None = None,
     *,
     logits: bool = False,
+    extent: Triple | None = None,
 ) -> Iterator[ScanModel]:
     """Yield the model of a run for windows, whose members' logits are averaged; each reads its weights.
 
-    Of `weights` the parameters are not used. `logits`: no labels are asked of it.
+    Of `weights` the parameters are not used. `logits`: no labels are asked of it. `extent`: voxels z, y, x of a scan
+    that is to come: passes have no room for more windows than its own, with the same bits. Others may have more.
     """
     config, window = weights.config, window_of(weights.config)
     _refuse_network(weights, logits=logits)
@@ -68,13 +71,20 @@ def scan_model(
     again = shortcuts_again(sums.network)
     # Folded here, a model keeps no copy of what its filters were made of; in float64 it folds by itself.
     network = folded(again.network) if config.training.precision == "float32" else again.network
-    batch, plan = shared_pass(network, fit(network, window), config.training.conv)
-    record = plan.to_record()
+    planned, plan = shared_pass(network, fit(network, window), config.training.conv)
+    flips, record = flips_of(config), plan.to_record()
+    batch = min(planned, _images(extent, window, flips)) if extent else planned
     with patch_model(
         config, network, window, record, report=report, lean=True, batch=batch
     ) as model:
         split = [partial(_changed, (sums, again), network, member) for member in members]
-        yield ScanModel(model, split, flips_of(config))
+        yield ScanModel(model, split, flips, planned)
+
+
+def _images(extent: Triple, window: Triple, flips: Sequence[int]) -> int:
+    """Return how many windows, with their mirror images, cover a scan of so many voxels at least."""
+    each = (-(-voxels // size) for voxels, size in zip(extent, window, strict=True))
+    return prod(each) << len(flips)
 
 
 def _changed(

@@ -41,12 +41,14 @@ class ScanModel:
     """A network of one window's size, and functions that read the weights of its members, whose logits are averaged.
 
     What a function returns is emptied. `flips`: axes of the array (c, z, y, x) along which mirror images are taken.
+    `planned`: how many of them its passes are planned for; the model's batch, or more than there are (0: its batch).
     For one thread at a time.
     """
 
     model: Model
     members: Sequence[Callable[[], dict[str, Any]]]
     flips: tuple[int, ...]
+    planned: int = 0
     current: int = -1
 
     @property
@@ -126,7 +128,9 @@ def rows_together(model: ScanModel, windows: Windows) -> int:
     As many as fill passes, if windows share these.
     """
     _, along_y, along_x = windows.starts
-    full = model.at_once // gcd(model.at_once, len(along_y) * len(along_x))
+    # Not by the batch, which follows from how many there are: sums of members would have other bits.
+    each = max(1, (model.planned or model.model.batch) // (1 << len(model.flips)))
+    full = each // gcd(each, len(along_y) * len(along_x))
     if len(model.members) == 1:
         return full
     plane = 4 * (model.channels + 1) * windows.extent[1] * windows.extent[2]
