@@ -128,3 +128,21 @@ def test_other_sums_are_made_as_ever():
     assert outcome(network(CUBE), (9, 10, 11), {})[3] < most
     found, expected, *_ = outcome(network(CUBE, images=(2, 3)), (9, 10, 11), {})
     assert np.abs(found - expected).max() < 5e-5
+
+
+@pytest.mark.parametrize("algorithm", ["direct", "winograd"])
+def test_layers_in_bands_of_groups_are_added_up_behind_them(algorithm):
+    nodes = (
+        Node("input", "input", 2),
+        Node("a", "transfer", 32, function="relu"),
+        Node("out", "transfer", 32, function="leaky_relu", slope=0.2),
+    )
+    edges = (
+        Edge("ca", "conv", "input", "a", size=FLAT),
+        Edge("one", "conv", "a", "out", size=FLAT, groups=2),
+        Edge("two", "conv", "a", "out", size=FLAT),
+        Edge("three", "conv", "a", "out", size=FLAT, groups=2),
+    )
+    by = dict.fromkeys(["one", "two", "three"], algorithm)
+    found, expected, _, _ = outcome(Network(nodes, edges), (2, 5, 9), by)
+    assert np.abs(found - expected).max() < 1e-5 * np.abs(expected).max()

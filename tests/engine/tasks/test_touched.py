@@ -139,6 +139,23 @@ def test_tasks_of_winograd_layers(taps, kernels, output):
     assert kernels | {"direct_planar_source_2", "direct_few_one_tap_2"} <= found.keys()
 
 
+@pytest.mark.parametrize(("taps", "across"), [((3, 3, 3), 2), ((1, 3, 3), 1)])
+def test_tasks_of_strided_layers(taps, across):
+    """Of even extents; another layer adds to their target."""
+    stride, around = (across, 2, 2), tuple((n // 2, n // 2) for n in taps)
+    net = network(
+        [("x", "input", 1), ("a", "transfer", 10, {"function": "relu"}),
+         ("b", "transfer", 19, {"function": "relu"}), ("y", "transfer", 2)],
+        [("conv", "x", "a", size(1, 1, 1)),
+         ("conv", "a", "b", size(*taps, stride=stride, padding=around, border="reflect")),
+         ("conv", "a", "b", size(*stride, stride=stride)), ("conv", "b", "y", size(1, 1, 1))],
+    )  # fmt: skip
+    plan = {f"e{n}": by("direct") for n in range(4)} | {"e1": by("winograd")}
+    found = check(net, (9, 5, 6), lambda model: (*data(model), None), plan=plan, threads=1)
+    names = [name for name in found if name.startswith("winograd_strided")]
+    assert len(names) == 2
+
+
 def test_tasks_of_weight_gradients_of_lines_alone():
     """What tasks that make no data gradient touch."""
     net, plan = padded((3, 1, 1))

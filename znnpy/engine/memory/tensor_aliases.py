@@ -35,7 +35,9 @@ def adds(layout: Layout, edge: Edge) -> bool:
     Where memory counts for most: otherwise both are made side by side, and added up after that.
     """
     incoming = layout.network.incoming(edge.target)
-    return edge is not first_of(incoming) and _add_up(layout, incoming)
+    # Bands of groups are none of the network's edges: they are made side by side, as their layer.
+    own = edge in incoming and edge is not first_of(incoming)
+    return own and _add_up(layout, incoming)
 
 
 def is_early(layout: Layout, edge: Edge) -> bool:
