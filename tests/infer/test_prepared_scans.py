@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,8 +18,8 @@ from znnpy.data.preparing.turning import Turn
 from znnpy.errors import ConfigError, RunError
 from znnpy.infer import scan_job
 from znnpy.infer.config_model import Weights
-from znnpy.infer.scan_job import scan_model
-from znnpy.infer.scans import ScanModel, flips_of, labelled, logits_of
+from znnpy.infer.scan_job import needed_bytes, scan_model
+from znnpy.infer.scans import ScanModel, flips_of, labelled, logits_of, windows_of
 from znnpy.network import initial_parameters, trained_network
 
 LAYERS = [
@@ -116,6 +118,16 @@ def test_windows_that_share_passes_change_nothing(model: Model, flips: tuple[int
         found = logits_of(net, scan, config(), lambda *count: counts.append(count))
     np.testing.assert_allclose(found, both, atol=1e-6)
     assert counts == [(number, counts[-1][1]) for number in range(1, counts[-1][1] + 1)]
+
+
+def test_memory_has_room_for_what_all_windows_of_a_pass_say(model: Model) -> None:
+    """They overlap, and have more voxels than the planes that they lie in."""
+    scan, said = prepared(np.zeros((1, 4, 8, 9), np.float32)), config(overlap=0.75)
+    alone = ScanModel(model, read(members(model, 1)), ())
+    together: Any = SimpleNamespace(at_once=6, channels=2, members=alone.members)
+    one, six = (needed_bytes(it, scan, said, logits=False) for it in (alone, together))
+    assert math.prod(map(len, windows_of(said, scan).starts)) >= 6
+    assert six - one == 4 * 2 * (6 * math.prod(WINDOW) - scan.array.size)
 
 
 def test_classes_have_the_numbers_of_their_labels(model: Model) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple, TypeVar
 
 from znnpy.distributed.errors import DistributedError
@@ -121,6 +122,11 @@ class Ranks:
         had before it, and no rank adds more than once in a round. None where a node's children have so different
         numbers of ranks that one would send to more than FEW at once.
         """
+        return self._found
+
+    @cached_property
+    def _found(self) -> list[list[Hop]] | None:
+        # Once: every message of a small layer asks, and of many ranks they take milliseconds.
         found = self._rounds(self._top, 0)
         most = max(
             (n for hops in found for n in Counter(it.source for it in hops).values()), default=0

@@ -173,11 +173,12 @@ def _normalised(prepared: Prepared, name: str, config: Config) -> Prepared:
 def needed_bytes(model: ScanModel, prepared: Prepared, config: Config, *, logits: bool) -> int:
     """Return the bytes that predicting a prepared scan takes beside the model and the scan itself."""
     windows = windows_of(config, prepared)
-    plane = int(np.prod(windows.extent[1:], dtype=np.int64))
-    planes = kept_planes(windows, rows_together(model, windows))
-    sums = 4 * (2 * model.channels + 1) * planes * plane
+    voxels = prod(windows.extent[1:]) * kept_planes(windows, rows_together(model, windows))
+    # What windows of a pass say: they overlap, so that it may be more than the planes that they lie in.
+    said = prod(windows.size) * min(model.at_once, prod(map(len, windows.starts)))
+    sums = 4 * ((model.channels + 1) * voxels + model.channels * max(voxels, said))
     written = 4 * model.channels if logits else 1
-    return sums + 2 * written * int(np.prod(prepared.whole, dtype=np.int64))
+    return sums + 2 * written * prod(prepared.whole)
 
 
 def _refuse_memory(model: ScanModel, prepared: Prepared, weights: Weights, *, logits: bool) -> None:

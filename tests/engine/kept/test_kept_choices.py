@@ -80,8 +80,18 @@ def test_so_they_are_for_other_settings(kept, model, choice, other):
 
 def test_and_on_a_machine_of_other_memory(kept, model, choice, monkeypatch):
     choices.kept_choice(choice, model._settings, Choose(4))
-    monkeypatch.setattr(keys, "room_for_replicas", lambda settings: 1 << 40)
+    monkeypatch.setattr(keys, "room_for_replicas", lambda settings: 1 << 20)
     assert choices.kept_choice(choice, model._settings, Choose(2)) == 2
+
+
+def test_and_on_a_machine_that_has_less_than_the_limit(kept, model, choice, monkeypatch):
+    settings = replace(model._settings, max_memory=1 << 30)
+    monkeypatch.setattr(keys, "whole_memory", lambda: 1 << 34)
+    choices.kept_choice(choice, settings, Choose(4))
+    monkeypatch.setattr(keys, "whole_memory", lambda: 1 << 35)
+    assert choices.kept_choice(choice, settings, Choose(2)) == 4
+    monkeypatch.setattr(keys, "whole_memory", lambda: 1 << 29)
+    assert choices.kept_choice(choice, settings, Choose(2)) == 2
 
 
 def test_and_on_another_machine(kept, model, choice, monkeypatch):

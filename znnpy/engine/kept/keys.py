@@ -29,6 +29,7 @@ from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.machine.declarations import full_name
 from znnpy_kernels.simd.lanes import LANES, target_features
 
+from znnpy.data.process_memory import whole_memory
 from znnpy.engine.memory.layout import Layout
 from znnpy.engine.memory_planning import room_for_replicas
 from znnpy.engine.step_tasks import Settings
@@ -103,7 +104,9 @@ def choice_key(choice: Choosing, settings: Settings) -> str | None:
 
     What layers were measured to cost is not told: as with their algorithms, what was chosen first stays.
     """
-    follows = [choice, *_steps_of(choice.network, settings), room_for_replicas(settings)]
+    # With a limit above what the machine has, sizes are refused by the machine.
+    room = min(room_for_replicas(settings), whole_memory())
+    follows = [choice, *_steps_of(choice.network, settings), room]
     return _named(choice_family(choice, settings), [*follows, fftw.version()])
 
 
