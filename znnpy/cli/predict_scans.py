@@ -75,7 +75,8 @@ def predict_scans(
         typer.echo(f"{len(cases) - len(left)} of {len(cases)} cases are written already")
     if not left:
         return
-    extent = extent_of(left[0][0], run.weights.config.data)
+    # Of the first of all, so that a command that goes on has the bits of one that was not stopped.
+    extent = extent_of(cases[0], run.weights.config.data)
     with scan_model(run.weights, run.members, logits=logits, extent=extent) as model:
         each_case(
             left,

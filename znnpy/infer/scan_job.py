@@ -62,7 +62,8 @@ def scan_model(
     """Yield the model of a run for windows, whose members' logits are averaged; each reads its weights.
 
     Of `weights` the parameters are not used. `logits`: no labels are asked of it. `extent`: voxels z, y, x of a scan
-    that is to come: passes have no room for more windows than its own, with the same bits. Others may have more.
+    that is to come: passes have no room for more windows than its own, on which last bits may depend; others may have
+    more.
     """
     config, window = weights.config, window_of(weights.config)
     _refuse_network(weights, logits=logits)
