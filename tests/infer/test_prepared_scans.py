@@ -124,7 +124,8 @@ def test_memory_has_room_for_what_all_windows_of_a_pass_say(model: Model) -> Non
     """They overlap, and have more voxels than the planes that they lie in."""
     scan, said = prepared(np.zeros((1, 4, 8, 9), np.float32)), config(overlap=0.75)
     alone = ScanModel(model, read(members(model, 1)), ())
-    together: Any = SimpleNamespace(at_once=6, channels=2, members=alone.members)
+    larger: Any = SimpleNamespace(batch=6, network=model.network)
+    together = ScanModel(larger, alone.members, ())
     one, six = (needed_bytes(it, scan, said, logits=False) for it in (alone, together))
     assert math.prod(map(len, windows_of(said, scan).starts)) >= 6
     assert six - one == 4 * 2 * (6 * math.prod(WINDOW) - scan.array.size)
