@@ -41,7 +41,7 @@ def planned(**passes):
     return {"c0": direct, "c1": dict.fromkeys(PASSES, "winograd") | passes, "c2": direct}
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(
     channels=st.tuples(*[st.sampled_from([1, 3, 8, 17, 33, 40])] * 2, st.just(5)),
     form=st.sampled_from([CUBE, FLAT]),
