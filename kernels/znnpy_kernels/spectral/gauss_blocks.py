@@ -21,7 +21,6 @@ from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
 
 from znnpy_kernels.simd.codegen import (
-    WORD,
     ZERO_VECTOR,
     Value,
     add,
@@ -37,7 +36,7 @@ from znnpy_kernels.simd.codegen import (
     word,
 )
 from znnpy_kernels.simd.lanes import LANES, REGISTERS
-from znnpy_kernels.spectral.register_blocks import STREAMS, asked
+from znnpy_kernels.spectral.register_blocks import STREAMS, asked, by_rows
 
 SUMS = 12 if REGISTERS == 16 else 24
 """Vectors that are summed at once: rows times vectors at most."""
@@ -192,23 +191,12 @@ def gauss_block(
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
         words = [unpack_tuple(builder, arg) for arg in args[2:-1]]
-        entry, done = builder.block, builder.append_basic_block("stored")
-        choice = builder.switch(args[-1], done)
-        arrived = [(words[-1], entry)]
-        # A case of code for each number of rows, whose sums are registers.
-        for count in range(1, SUMS // vectors.literal_value + 1):
-            choice.add_case(word(count), builder.append_basic_block(f"rows{count}"))
-            builder.position_at_end(choice.cases[-1][1])
-            block = _Block(builder, vectors.literal_value, filters.literal_value, words)
-            ends = block.emit(count)
-            arrived.append((ends, builder.block))
-            builder.branch(done)
-        builder.position_at_end(done)
-        merged = [builder.phi(WORD) for _ in range(STREAMS)]
-        for ends, origin in arrived:
-            for phi, end in zip(merged, ends, strict=True):
-                phi.add_incoming(end, origin)
-        return pack_array(builder, merged)
+
+        def emit(count: int) -> list[Value]:
+            return _Block(builder, vectors.literal_value, filters.literal_value, words).emit(count)
+
+        most = SUMS // vectors.literal_value
+        return pack_array(builder, by_rows(builder, args[-1], most, words[-1], emit))
 
     given = (vectors, filters, added, parts, factors, target, sums, paces, ahead, types.int64)
     return types.UniTuple(types.int64, STREAMS)(*given), codegen

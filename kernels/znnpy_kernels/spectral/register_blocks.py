@@ -13,7 +13,7 @@ sums themselves need; asking within the terms would take registers that the sums
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -239,6 +239,34 @@ class _Block:
         ]
 
 
+def by_rows(
+    b: ir.IRBuilder,
+    rows: Value,
+    most: int,
+    streams: list[Value],
+    emit: Callable[[int], list[Value]],
+) -> list[Value]:
+    """Emit a case of code for each number of rows up to `most`, whose sums are registers.
+
+    Returns where `streams` have arrived: `emit` says it of each number of rows; unmoved of others.
+    """
+    entry, done = b.block, b.append_basic_block("stored")
+    choice = b.switch(rows, done)
+    arrived = [(streams, entry)]
+    for count in range(1, most + 1):
+        choice.add_case(word(count), b.append_basic_block(f"rows{count}"))
+        b.position_at_end(choice.cases[-1][1])
+        ends = emit(count)
+        arrived.append((ends, b.block))
+        b.branch(done)
+    b.position_at_end(done)
+    merged = [b.phi(WORD) for _ in streams]
+    for ends, origin in arrived:
+        for phi, end in zip(merged, ends, strict=True):
+            phi.add_incoming(end, origin)
+    return merged
+
+
 @intrinsic(prefer_literal=True)
 def register_block(
     typingctx: Any,
@@ -266,22 +294,8 @@ def register_block(
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
         words = [unpack_tuple(builder, arg) for arg in args[2:-1]]
         block = _Block(builder, vectors.literal_value, conjugate.literal_value, words)
-        entry, done = builder.block, builder.append_basic_block("stored")
-        choice = builder.switch(args[-1], done)
-        arrived = [(words[-1], entry)]
-        # A case of code for each number of rows, whose sums are registers.
-        for count in range(1, ROWS[vectors.literal_value - 1] + 1):
-            choice.add_case(word(count), builder.append_basic_block(f"rows{count}"))
-            builder.position_at_end(choice.cases[-1][1])
-            ends = block.emit(count)
-            arrived.append((ends, builder.block))
-            builder.branch(done)
-        builder.position_at_end(done)
-        merged = [builder.phi(WORD) for _ in range(STREAMS)]
-        for ends, origin in arrived:
-            for phi, end in zip(merged, ends, strict=True):
-                phi.add_incoming(end, origin)
-        return pack_array(builder, merged)
+        most = ROWS[vectors.literal_value - 1]
+        return pack_array(builder, by_rows(builder, args[-1], most, words[-1], block.emit))
 
     given = (vectors, conjugate, scalars, vector, target, sums, paces, ahead, types.int64)
     return types.UniTuple(types.int64, STREAMS)(*given), codegen
