@@ -281,6 +281,29 @@ def _terms(
 
 
 @inlined
+def _parts(
+    vectors: Any,
+    table: int,
+    terms: int,
+    behind: int,
+    step: int,
+    blocks: int,
+    last: int,
+    target: int,
+    target_block: int,
+    count: int,
+) -> None:
+    """`_products` of all tiles, in equal parts rather than full ones and a rest."""
+    parts = cover(count, ROWS[vectors - 1])
+    for part in range(parts):
+        first, end = part * count // parts, (part + 1) * count // parts
+        by = first * VECTOR_BYTES
+        _products(
+            vectors, table, terms, by, behind, step, blocks, last, target + by, target_block, end - first
+        )  # fmt: skip
+
+
+@inlined
 def _summed(form: Any, args: Any, table: int, terms: int, count: int, target: int) -> None:
     """Products of one place of all tiles and blocks, from `target` on."""
     inputs, outputs = args[AT.inputs], args[AT.block1] - args[AT.block0]
@@ -290,32 +313,15 @@ def _summed(form: Any, args: Any, table: int, terms: int, count: int, target: in
     entries = longs(table)
     entries[2 * terms + 1] = entries[1] + 2 * inputs * VECTOR_BYTES
     step, target_block = _group(form) * VECTOR_BYTES, _count(form) * _point(form)
-    # Equal parts rather than full ones and a rest.
-    singles, pairs, triples = cover(count, ROWS[0]), cover(count, ROWS[1]), cover(count, ROWS[2])
     triple = triple_of(outputs)
     for _ in range(outputs // 2 - triple):
-        for part in range(pairs):
-            first, end = part * count // pairs, (part + 1) * count // pairs
-            by = first * VECTOR_BYTES
-            _products(
-                2, table, terms, by, behind, step, blocks, last, target + by, target_block, end - first
-            )  # fmt: skip
+        _parts(2, table, terms, behind, step, blocks, last, target, target_block, count)
         behind += 2 * inputs * VECTOR_BYTES
         target += 2 * target_block
     if triple:
-        for part in range(triples):
-            first, end = part * count // triples, (part + 1) * count // triples
-            by = first * VECTOR_BYTES
-            _products(
-                3, table, terms, by, behind, step, blocks, last, target + by, target_block, end - first
-            )  # fmt: skip
+        _parts(3, table, terms, behind, step, blocks, last, target, target_block, count)
     elif outputs % 2:
-        for part in range(singles):
-            first, end = part * count // singles, (part + 1) * count // singles
-            by = first * VECTOR_BYTES
-            _products(
-                1, table, terms, by, behind, step, blocks, last, target + by, target_block, end - first
-            )  # fmt: skip
+        _parts(1, table, terms, behind, step, blocks, last, target, target_block, count)
 
 
 @inlined
