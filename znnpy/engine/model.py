@@ -21,6 +21,7 @@ from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.layers.probabilities import probabilities
 from znnpy.engine.memory.arrays import Arrays, ByName, Floats, alone
 from znnpy.engine.memory_planning import (
+    MemoryPlan,
     declared_graph,
     declared_layers,
     declared_touches,
@@ -382,18 +383,17 @@ class Model(Closing):
         """
         # The bound of `Model(threads=...)`.
         workers = max(1, whole_number_of("threads", threads, 0, 4096))
-        memory = planned_with_replicas(
-            replace(self._layout, workers=workers), self._settings, keep=True
-        )
-        return declared_graph(memory, self._settings)
+        return declared_graph(self._planned_for(workers), self._settings)
 
     def touched(self) -> Touched:
         """Return what the tasks of `task_graph` that work read and write, stripe by stripe of memory."""
-        workers = max(1, self._layout.workers)
-        memory = planned_with_replicas(
-            replace(self._layout, workers=workers), self._settings, keep=True
-        )
+        memory = self._planned_for(max(1, self._layout.workers))
         return declared_touches(memory, self._settings)
+
+    def _planned_for(self, workers: int) -> MemoryPlan:
+        """Return the memory plan for so many workers, with its tasks."""
+        layout = replace(self._layout, workers=workers)
+        return planned_with_replicas(layout, self._settings, keep=True)
 
     def added_up(self) -> Sequence[Sequence[Pieces]]:
         """Return what ranks would add up in an update, layer by layer, in the order in which it is made."""

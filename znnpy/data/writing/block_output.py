@@ -20,10 +20,8 @@ from znnpy.data.writing.output_format import output_format
 from znnpy.errors import VolumeError
 from znnpy.registry import resolved
 
-MANY, TINY = (
-    20_000,
-    4096,
-)  # blocks, and voxels of one, beyond and below which an output is nothing but syncs
+# Blocks, and voxels of one, beyond and below which an output is nothing but syncs.
+MANY, TINY = 20_000, 4096
 
 
 class Finished(VolumeError):  # noqa: N818
