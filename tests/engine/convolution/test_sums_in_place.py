@@ -134,15 +134,16 @@ def test_other_sums_are_made_as_ever():
 def test_layers_in_bands_of_groups_are_added_up_behind_them(algorithm):
     nodes = (
         Node("input", "input", 2),
-        Node("a", "transfer", 32, function="relu"),
-        Node("out", "transfer", 32, function="leaky_relu", slope=0.2),
+        Node("a", "transfer", 48, function="relu"),
+        Node("b", "transfer", 48, function="leaky_relu", slope=0.2),
+        Node("out", "transfer", 2),
     )
     edges = (
         Edge("ca", "conv", "input", "a", size=FLAT),
-        Edge("one", "conv", "a", "out", size=FLAT, groups=2),
-        Edge("two", "conv", "a", "out", size=FLAT),
-        Edge("three", "conv", "a", "out", size=FLAT, groups=2),
+        Edge("one", "conv", "a", "b", size=FLAT, groups=3),
+        Edge("two", "conv", "a", "b", size=FLAT, groups=3),
+        Edge("last", "conv", "b", "out", size=(1, 1, 1)),
     )
-    by = dict.fromkeys(["one", "two", "three"], algorithm)
+    by = dict.fromkeys(["one", "two"], algorithm)
     found, expected, _, _ = outcome(Network(nodes, edges), (2, 5, 9), by)
     assert np.abs(found - expected).max() < 1e-5 * np.abs(expected).max()
