@@ -1,12 +1,12 @@
 """How much faster several workers are than one, in turns, with proof that the cores were free.
 
-    python scripts/bench_workers.py CONFIG... [--threads 2] [--rounds 15] [--updates 30] [--json FILE]
+    python scripts/bench_workers.py NET... [--threads 2] [--rounds 15] [--updates 30] [--json FILE]
 
-Each round runs updates of the same plan on one worker and on several, and a loop that only
-computes, on one thread and on as many: what that loop gains is what the machine had to give at that
-time. Only rounds in which it gained at least 97 % of the number of threads count (`--all`: every round).
-With `--copies`, as many nets as threads also run at once, on one worker each: they share nothing but
-the machine's memory, and what they gain is what that leaves to any scheduler.
+Nets are FILTERxWIDTH (ZNN's CTMCTMCTCT), as 3x10, or configs. Each round runs updates of the same plan on one worker
+and on several, and a loop that only computes, on one thread and on as many: what that loop gains is what the machine
+had to give at that time. Only rounds in which it gained at least 97 % of the number of threads count (`--all`: every
+round). With `--copies`, as many nets as threads also run at once, on one worker each: they share nothing but the
+machine's memory, and what they gain is what that leaves to any scheduler.
 """
 
 from __future__ import annotations
@@ -24,11 +24,9 @@ from typing import Any
 
 import numba
 from bench_recording import run
+from recorded_scaling import maker
 from stopwatch import seconds
 
-from znnpy.config import load_config
-from znnpy.infer.config_model import training_model
-from znnpy.network import build_network
 from znnpy.profile.recorded_updates import random_batch
 from znnpy.scheduler.core_count import keep_to
 
@@ -39,7 +37,7 @@ STEPS = 4_000_000
 def main() -> None:
     """Measure, print, write JSON if asked."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("configs", type=Path, nargs="+", metavar="CONFIG")
+    parser.add_argument("nets", nargs="+", metavar="NET")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--updates", type=int, default=30, help="of each number of workers a round")
@@ -48,17 +46,16 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     chosen = parser.parse_args()
     found = {}
-    for config in chosen.configs:
-        found[config.stem] = summary(list(rounds(config, chosen)), chosen)
-        show(config.stem, found[config.stem], chosen.threads)
+    for net in chosen.nets:
+        name = Path(net).stem
+        found[name] = summary(list(rounds(net, chosen)), chosen)
+        show(name, found[name], chosen.threads)
     if chosen.json:
         chosen.json.write_text(json.dumps(found, indent=1) + "\n")
 
 
-def rounds(path: Path, chosen: argparse.Namespace) -> Iterator[tuple[float, float, float, float]]:
+def rounds(net: str, chosen: argparse.Namespace) -> Iterator[tuple[float, float, float, float]]:
     """Seconds of an update on one worker, on several, what the bare loop and copies gained; each round."""
-    config = load_config(path, [])
-    network = build_network(config.network)
     with ExitStack() as open_:
         cores = iter(sorted(os.sched_getaffinity(0))[: chosen.threads])
         pool = open_.enter_context(
@@ -66,9 +63,8 @@ def rounds(path: Path, chosen: argparse.Namespace) -> Iterator[tuple[float, floa
         )
         models, plan = [], None
         for count in (1, chosen.threads, *[1] * (chosen.threads - 1 if chosen.copies else 0)):
-            threads = config.run.model_copy(update={"threads": count})
-            own = config.model_copy(update={"run": threads})
-            models.append(open_.enter_context(training_model(own, network, plan)))
+            made = maker(net, threads=count)(count, 0, plan)
+            models.append(open_.enter_context(made))
             plan = models[0].plan_record
         batch = random_batch(models[0])
         for model in models:
