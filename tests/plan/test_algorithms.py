@@ -9,7 +9,13 @@ from znnpy.config.training_section import ConvChoice
 from znnpy.errors import PlanError
 from znnpy.network.types import Edge, Network, Node
 from znnpy.plan import ALGORITHMS, PASSES, ConvShape, LayerPlan, Method, Plan
-from znnpy.plan.algorithms import depthwise, winograd, winograd_gradients, winograd_tiles
+from znnpy.plan.algorithms import (
+    depthwise,
+    winograd,
+    winograd_gradients,
+    winograd_strided,
+    winograd_tiles,
+)
 from znnpy.plan.cost import MOST_PLANAR, STREAM_RATE
 from znnpy.plan.types import ALGORITHM_NAMES, COST_PARTS, MARCHES, SHARED
 
@@ -131,6 +137,18 @@ def test_strided_layers_have_tiles_where_they_were_measured_to_be_faster(
     shape = ConvShape(*images, size, ONE, stride, (z, y, x), extent, 1, PASSES[:1])
     seconds = {name: ALGORITHMS[name].patch_seconds(shape, None) for name in ("direct", "winograd")}
     assert min(seconds, key=seconds.__getitem__) == best
+
+
+@pytest.mark.parametrize(
+    ("target", "batch", "together"), [((1, 7, 14), 4, 3), ((1, 7, 14), 2, 2), ((2, 7, 14), 4, 1)]
+)
+def test_samples_of_one_plane_and_few_tiles_share_strided_filters(target, batch, together):
+    source = target[0], 2 * target[1], 2 * target[2]
+    shape = ConvShape(256, 512, (1, 3, 3), ONE, (1, 2, 2), source, target, batch, PASSES[:1])
+    assert winograd_strided.samples_together(shape) == together
+    alone = batch * winograd_strided.strided_seconds(replace(shape, batch=1))
+    seconds = winograd_strided.strided_seconds(shape)
+    assert seconds < alone if together > 1 else seconds == pytest.approx(alone)
 
 
 @pytest.mark.parametrize(("source", "batch"), [((1, 7, 14), 1), ((1, 7, 7), 2)])

@@ -1,5 +1,6 @@
 """Strided layers whose forward pass is Winograd's minimal filtering, in whole networks."""
 
+import numpy as np
 import pytest
 from against_reference import check_network, errors
 from chains import PASSES
@@ -54,6 +55,21 @@ def test_values_and_gradients(channels, form, border, output, batch):
     net = strided(channels, form, padding, border or "zeros")
     draws = (errors(net, output, planned(), batch, seed, threads=2) for seed in range(3))
     assert any(max(found.values()) < 3e-5 for found in draws)
+
+
+@pytest.mark.parametrize("threads", [1, 40])
+def test_samples_of_few_tiles_are_as_they_are_alone(threads):
+    """They read filters together, as planes of one."""
+    net, output, batch = strided((9, 40, 5), FLAT, AROUND[FLAT]), (1, 7, 9), 7
+    found = {}
+    for count in (1, batch):
+        with Model(
+            net, output, batch=count, threads=threads, plan=planned(), training=False, seed=0
+        ) as model:
+            shape = -1, count, 1, *model.input_shape
+            parts = np.random.default_rng(0).random((batch, *shape[2:]), np.float32).reshape(shape)
+            found[count] = np.concatenate([np.array(model.forward(part)) for part in parts])
+    assert (found[1] == found[batch]).all()
 
 
 @pytest.mark.parametrize("form", [CUBE, FLAT])

@@ -58,6 +58,12 @@ def strided_transforms(shape: ConvShape) -> float:
     return float(tiles * (shape.inputs * voxels + shape.outputs * sums))
 
 
+def samples_together(shape: ConvShape) -> int:
+    """Return how many samples share their reading of the filters: those of one plane, which fill a group of tiles."""
+    flat = shape.size[0] == shape.source[0] == shape.target[0] == 1
+    return min(shape.batch, -(-GROUP[2] // tile_count(shape))) if flat else 1
+
+
 def strided_seconds(shape: ConvShape) -> float:
     """Return the seconds of the forward pass on one core, without the transforms of filters."""
     axes = sum(taps > 1 for taps in shape.size)
@@ -66,5 +72,7 @@ def strided_seconds(shape: ConvShape) -> float:
     transforms = rows * float(SEEN**axes) * VOXEL_SECONDS[axes]
     transforms += columns * float(SUMS**axes) * SUM_SECONDS
     bytes_ = points_bytes(shape)
-    read = -(-tiles // GROUP[axes]) * bytes_ if bytes_ > FAR_BYTES else 0.0
-    return products + shape.batch * (tiles * transforms + read / READING_RATE)
+    together = samples_together(shape)
+    groups = -(-shape.batch // together) * -(-together * tiles // GROUP[axes])
+    read = groups * bytes_ / READING_RATE if bytes_ > FAR_BYTES else 0.0
+    return products + shape.batch * tiles * transforms + read
