@@ -2,7 +2,7 @@
 
     python scripts/speed_chart.py [--output docs/pictures/speed.svg]
 
-Bars are the peers' times by znnpy's, lines the least and most of the rounds: the U-Nets on 2 threads of the AMD EPYC.
+Bars are the peers' times by znnpy's, lines the least and most of the rounds: the U-Nets on 2 threads of the Zen 4.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class Table:
 TABLES = (
     Table(
         "one training update",
-        "One update, 2 cores of the AMD EPYC",
+        "One update on the Zen 4",
         {"PyTorch": "PyTorch, eager", "PyTorch, compiled": "compiled"},
     ),
     Table(
         "one prediction",
-        "One forward pass, the same AMD EPYC",
+        "One forward pass on the Zen 4",
         {
             "PyTorch": "PyTorch",
             "PyTorch, compiled": "compiled",
