@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from launched import launched
 
 SCRIPT = """
@@ -47,6 +48,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 def test_what_differs_is_told_by_all() -> None:
     one, other = map(json.loads, launched(2, SCRIPT, *CASES))
     assert one == other
