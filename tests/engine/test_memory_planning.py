@@ -170,12 +170,12 @@ def test_a_party_counts_the_ranks_of_its_host() -> None:
         rank, size = 2, 4
 
         def exchange(self, value: Any) -> list[Any]:
-            return [value, "elsewhere", value, value]
+            return [value, ["elsewhere", *value[1:]], value, value]
 
     world: Any = Third()
     how = DistributedSection(strategy="tree", shared_memory=False)
     with small() as model:
-        party = Party.of(world, 8, model.network, how)
+        party = Party.of(world, 8, model.network, how, {})
     assert party
     assert party.beside == 3
 

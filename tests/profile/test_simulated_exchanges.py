@@ -13,9 +13,9 @@ from znnpy.distributed.reduction_tree import Ranks
 from znnpy.distributed.strategies import Strategy, strategy
 from znnpy.distributed.transfers import Transfer, Way
 from znnpy.engine.communication.gradient_exchange import Party
-from znnpy.engine.memory.allocation import STEPS, Build
+from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.arena import Arena
-from znnpy.engine.step_tasks import declare_update
+from znnpy.engine.step_tasks import all_steps, all_transfers, declare_update
 from znnpy.engine.tasks.declaration import Declared
 from znnpy.engine.tasks.task_identity import Identity, Kind, Part
 from znnpy.profile.simulation import exchanges, urgent
@@ -44,10 +44,11 @@ def declared(
     layout = replace(
         model._layout, numbers=range(rank, rank + 1), microbatches=SIZE, workers=workers
     )
-    settings, exchange = replace(model._settings, party=party), party.exchange()
+    settings = replace(model._settings, party=party)
     build = Build.new(Arena(), layout, len(settings.optimizer.state_names))
-    steps = [declare_update(build, settings, parity, exchange) for parity in range(STEPS)]
-    return [task for step in steps for task in step], exchange.outbox.transfers
+    exchange = party.exchange(build)
+    steps = all_steps(build, [declare_update(build, settings, 0, exchange)], "update")
+    return [task for step in steps for task in step], all_transfers(build, exchange)
 
 
 def trained(model: znnpy.Model, how: Strategy) -> Sent:

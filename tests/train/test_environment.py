@@ -36,10 +36,18 @@ def test_ranks_of_a_host_judge_alike_by_what_was_free_before_any_read(tmp_path, 
 def test_ranks_that_would_round_differently_are_refused():
     here, there = at("a"), at("b")
     refuse_mixed([here, there])
-    there["cpu"] = there["cpu"] | {"lanes": 2, "features": ""}
-    with pytest.raises(RunError, match=r"lanes .* -> 2 from rank 0 on a to rank 1 on b"):
+    there["cpu"] = there["cpu"] | {"features": "old"}
+    with pytest.raises(RunError, match=r"features .* -> old from rank 0 on a to rank 1 on b"):
         refuse_mixed([here, there])
     refuse_mixed([here, there], different_cpus=True)
     there["versions"] = there["versions"] | {"numpy": "1.0"}
     with pytest.raises(RunError, match=r"numpy .* -> 1\.0 .*install the same versions"):
         refuse_mixed([here, there], different_cpus=True)
+
+
+def test_ranks_whose_gradients_lie_in_other_orders_are_refused_in_any_case():
+    here, there = at("a"), at("b")
+    there["cpu"] = there["cpu"] | {"lanes": 2}
+    for allowed in (False, True):
+        with pytest.raises(RunError, match=r"lanes .* -> 2 from rank 0 .* other orders"):
+            refuse_mixed([here, there], different_cpus=allowed)

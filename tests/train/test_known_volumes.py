@@ -5,9 +5,17 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import h5py
+import numpy as np
 from small_run import write_config, znnpy
+
+from znnpy.data.scene import Scene
+from znnpy.data.volume import ArrayVolume
+from znnpy.errors import RunError
+from znnpy.train.known_volumes import known, known_to_all
 
 
 def test_volumes_that_have_changed_are_told_once(tmp_path: Path) -> None:
@@ -66,3 +74,36 @@ def test_voxels_of_another_size_than_trained_on_are_told(tmp_path: Path) -> None
     del known["0 voxels"]  # as of runs of before
     (run / "volumes.json").write_text(json.dumps(known))
     assert "was trained on" not in told([4, 4, 4])
+
+
+def test_hosts_with_another_volume_under_the_same_path_are_refused() -> None:
+    """A node's own copy may be an old one: ranks would draw samples of both."""
+    image, hosts = np.arange(1000, dtype=np.float32).reshape(1, 10, 10, 10), ["a", "a", "b", "b"]
+
+    def scenes(*changes: int) -> list[Scene]:
+        return [Scene({"input": ArrayVolume(image + it, f"raw {it}")}, {}) for it in changes]
+
+    def found(rank: int, there: list[Scene]) -> Any:
+        """What a rank finds, where rank 2 has other volumes, or the same."""
+        told: list[Any] = []
+
+        def exchange(own: Any) -> list[Any]:
+            told.append(own)
+            return [known(scenes(0, 0)), None, known(there), None]
+
+        world: Any = SimpleNamespace(rank=rank, size=4, exchange=exchange)
+        try:
+            return told, known_to_all(scenes(0, 0), world, hosts)
+        except RunError as error:
+            return told, str(error)
+
+    own = known(scenes(0, 0))
+    for rank in range(4):
+        told, all_know = found(rank, scenes(0, 0))
+        assert all_know == own
+        assert told == [own if rank in (0, 2) else None]  # hosts are looked at once
+        _, refused = found(rank, scenes(0, 1))
+        assert (
+            "data.train.1, image input is another volume on b (rank 2) than on a (rank 0)"
+            in refused
+        )

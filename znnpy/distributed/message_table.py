@@ -11,12 +11,18 @@ from znnpy_kernels.scheduling.messages import ENTRY, GRAPH, LOG, begin_prepared,
 
 from znnpy.distributed.mpi import MPI, address_of
 from znnpy.distributed.transfers import Carried, Passage, Transfer
+from znnpy.distributed.waits import PATIENCE
 
 # Sizes of the library's own types: handles are ints in MPICH and pointers in Open MPI.
 HANDLE, STATUS = MPI._sizeof(MPI.Request), MPI._sizeof(MPI.Status)  # bytes
 KEPT_PASSAGES = (
     1 << 16
 )  # latest messages whose times are kept for profiles, which bounds memory; a power of two
+# Larger ones move a buffer at each look, as those of 64 KiB may over TCP.
+AT_ONCE = 64 << 10
+"""Bytes of messages that nobody has to look after while they are under way."""
+BUSY_PATIENCE = 2
+"""In place of PATIENCE where all messages are `AT_ONCE`, while all workers have tasks: each look takes from these."""
 Ints = NDArray[np.int64]
 
 
@@ -68,6 +74,8 @@ class MessageTable:
         self._words = np.zeros(len(GRAPH), np.int64)
         self.address = int(self._words.ctypes.data)
         requests = int(self._bytes.ctypes.data)
+        small = max((it.bytes for it in transfers), default=0) <= AT_ONCE
+        patience = BUSY_PATIENCE if small else PATIENCE
         self._fill(
             control=0 if control is None else int(control.ctypes.data),
             handle_bytes=HANDLE,
@@ -84,6 +92,7 @@ class MessageTable:
             left_numbers=self._left.ctypes.data,
             done_numbers=self._done.ctypes.data,
             log=log.address,
+            patience=patience,
         )
         # Compiled now: the first message must not be a compilation.
         for function in (begin_prepared, note_sum):

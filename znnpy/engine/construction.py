@@ -86,7 +86,8 @@ def made(given: Any, output_shape: Any, arguments: Arguments) -> Made:
         microbatches = learning.batch // microbatch
         if arguments.ranks is not None:
             of = gradient_exchange.Party.of
-            party = of(arguments.ranks, microbatches, run, arguments.distributed)
+            alike = _alike(arguments, geometry)
+            party = of(arguments.ranks, microbatches, run, arguments.distributed, alike)
     # Inputs are staged for the samples of this rank alone.
     own = len(party.numbers) * microbatch if party else learning.batch
     settings, sizes = _settings(network, losses, arguments, party), (network, geometry, microbatch)
@@ -156,6 +157,15 @@ def _refuse_ranks(arguments: Arguments) -> None:
             "several ranks train with precision float32 and 1 thread or more each; found "
             f"{precision} and {threads}"
         )
+
+
+def _alike(arguments: Arguments, geometry: Geometry) -> dict[str, Any]:
+    """Return what ranks must have been given alike, JSON-able."""
+    return {
+        **arguments.learning.model_dump(mode="json", exclude={"output_shape"}),
+        **{f"output {name}": shape for name, shape in geometry.output_shapes.items()},
+        "optimizer": str(arguments.optimizer),
+    }
 
 
 def _planned(

@@ -269,11 +269,15 @@ def updates_at_once(
     build: Build,
     optimizer: Optimizer,
     clip_norm: float | None,
-    exchange: Exchange | None,
+    *,
+    ranks: bool,
     frozen: frozenset[str],
 ) -> UpdateAtOnce | None:
-    """Return what declares updates behind the tasks that make gradients; None where others wait for all gradients."""
-    alone = exchange is None and len(build.layout.numbers) * build.layout.planned == 1
+    """Return what declares updates behind the tasks that make gradients; None where others wait for all gradients.
+
+    `ranks`: whether gradients are added up over several.
+    """
+    alone = not ranks and len(build.layout.numbers) * build.layout.planned == 1
     return UpdateAtOnce(optimizer, frozen) if alone and clip_norm is None else None
 
 
@@ -290,7 +294,8 @@ def emit_update(
 
     Return how many tasks the gradients have, which come first; 0 if some are updates, too.
     """
-    step.at_once = updates_at_once(build, optimizer, clip_norm, exchange, frozen)
+    ranks = exchange is not None
+    step.at_once = updates_at_once(build, optimizer, clip_norm, ranks=ranks, frozen=frozen)
     emit_gradients(step, build, losses, exchange)
     gradients = len(step.tasks)
     # With rank 0 handing out weights the others move nothing and wait for them.

@@ -9,6 +9,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 from znnpy_kernels.compile import compile_all
 from znnpy_kernels.scheduling.run import run_in_turn
 
@@ -17,9 +18,17 @@ from znnpy.distributed.transfers import Transfer
 from znnpy.engine.kept.graphs import Keeper
 from znnpy.engine.memory.allocation import STEPS, Build
 from znnpy.engine.memory.arena import Arena, moved
+from znnpy.engine.memory.requests import Outside
 from znnpy.engine.memory_planning import MemoryPlan, gated_runs
 from znnpy.engine.progress import COMPILING, Report
-from znnpy.engine.step_tasks import Declarations, PlannedTasks, Settings, all_steps, declare
+from znnpy.engine.step_tasks import (
+    Declarations,
+    PlannedTasks,
+    Settings,
+    all_steps,
+    all_transfers,
+    declare,
+)
 from znnpy.engine.tasks.buffer_sharing import gated
 from znnpy.engine.tasks.declaration import Declared, uncollected
 from znnpy.engine.tasks.dependencies import connect, last_group, loss_group
@@ -39,11 +48,17 @@ else:
 
 def compile_planned(plan: MemoryPlan, settings: Settings, report: Report | None) -> None:
     """Compile the kernels of a layout's graphs, without memory for them."""
-    layout = plan.layout
-    build = Build.new(Arena(), layout, settings.states, frozen=settings.frozen)
-    name = "update" if layout.training else "forward"
-    steps = declare(name, build, settings, settings.exchange, updates=1)
+    layout, steps = plan.layout, list[Sequence[Declared]]()
+    if not _knows_kernels(plan):
+        build = Build.new(Arena(), layout, settings.states, frozen=settings.frozen)
+        name = "update" if layout.training else "forward"
+        steps += declare(name, build, settings, settings.exchange(build))
     _compile(steps, plan, settings, report)
+
+
+def _knows_kernels(plan: MemoryPlan) -> bool:
+    """Return whether a plan knows all kernels of its main graph."""
+    return bool(len(plan.layout.numbers) == 1 or plan.tasks or plan.connected)
 
 
 _linked = False
@@ -78,7 +93,6 @@ class Graphs:
         self, build: Build, plan: MemoryPlan, settings: Settings, report: Report | None
     ) -> None:
         self._build, self._sharing, self._settings = build, plan.sharing, settings
-        self._exchange = settings.exchange
         self.main = "update" if plan.layout.training else "forward"
         self._declared: Declarations = {}
         self._planned, self._connected = plan.tasks, plan.connected
@@ -86,12 +100,15 @@ class Graphs:
         requests = plan.tasks.build.requests() if plan.tasks else None
         if plan.connected:
             requests = plan.connected.requests
-        self._places = build.places(requests) if requests else np.zeros(0, np.int64)
+        outside = settings.party.outside if settings.party else Outside()
+        self._places = build.places(requests, outside) if requests else np.zeros(0, np.int64)
+        self._transfers: list[Transfer] = []  # of updates, by number; the same list in each of them
+        if own := plan.tasks or plan.connected:
+            self._transfers += _in_place(own.transfers, self._places)
         # Where the plan knows the kernels, tasks are declared for who asks for them, which for many models is a forward
         # pass or gradients alone.
-        single = len(plan.layout.numbers) == 1 and not settings.party
-        known = single or plan.tasks or plan.connected
-        _compile(() if known else self._steps(self.main), plan, settings, report)
+        steps = () if _knows_kernels(plan) else self._steps(self.main)
+        _compile(steps, plan, settings, report)
         # Before parameters are set, which may take the most memory.
         self._give_back()
         self._executors: dict[str, Executor | SerialExecutor] = {}
@@ -102,9 +119,11 @@ class Graphs:
         if planned := self._planned_with(name):
             return planned.steps[name]
         if name not in self._declared:
+            exchange = self._settings.exchange(self._build) if name == "update" else None
             with uncollected():
-                steps = declare(name, self._build, self._settings, self._exchange)
-            self._declared[name] = steps
+                self._declared[name] = declare(name, self._build, self._settings, exchange)
+            transfers = all_transfers(self._build, exchange)
+            self._transfers += transfers if not self._transfers else []
         return self._declared[name]
 
     def _planned_with(self, name: str) -> PlannedTasks | None:
@@ -258,11 +277,6 @@ class Graphs:
             executor.close()
         self._executors.clear()
 
-    @property
-    def _transfers(self) -> Sequence[Transfer]:
-        """The messages of updates, by number; none with a single rank."""
-        return self._exchange.outbox.transfers if self._exchange else ()
-
     def _attach(self, executor: Executor | SerialExecutor) -> None:
         """Direct messages of other ranks to this model: another one of this process may have had them last."""
         if party := self._settings.party:
@@ -278,6 +292,17 @@ class Graphs:
         executor = self.executor(name)
         if group in self._groups[name]:  # a network without parameters ends with its loss
             executor.wait(group, count)
+
+
+def _in_place(transfers: Sequence[Transfer], places: NDArray[np.int64]) -> list[Transfer]:
+    """Return messages whose addresses an arena tells apart, with those of buffers in their places."""
+    words = np.array([span.address for it in transfers for span in it.spans], np.int64)
+    moved(words, places)
+    address = iter(words.tolist())
+    return [
+        it._replace(spans=tuple(span._replace(address=next(address)) for span in it.spans))
+        for it in transfers
+    ]
 
 
 def _threads_beside(settings: Settings) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -45,11 +46,7 @@ class SingleEngine:
             words = self._arena.view(self._build.file, (words_of(len(own)),), "i8")
             self._file = FilterFile(words, own)
         if settings.party:
-            # Rank 0 compiles before the others begin, so that they find kernels on disk instead of
-            # compiling the same ones at once.
-            if settings.party.rank == 0:
-                compile_planned(plan, settings, report)
-            settings.party.tell(layout.plan)  # the other ranks wait for it in `planned`
+            settings.party.in_turn(partial(compile_planned, plan, settings, report))
             # Windows cover parameters and gradients, which must have their addresses and hold
             # nothing yet.
             settings = replace(settings, party=settings.party.seeing(self._build))

@@ -22,6 +22,7 @@ from znnpy.engine.step_tasks import (
     PlannedTasks,
     Settings,
     all_steps,
+    all_transfers,
     count_of_microbatch,
     declare,
     declare_all,
@@ -124,15 +125,13 @@ class _OneMicrobatch:
     @classmethod
     def of(cls, layout: Layout, settings: Settings, *, keep: bool = False) -> _OneMicrobatch:
         """Declare the first microbatch of a layout; the others are alike. `keep`: its tasks, if there is but one."""
-        keep = keep and len(layout.numbers) == 1 and not settings.party
+        keep = keep and len(layout.numbers) == 1
         arena = Arena(apart=keep)
         # Slots and staging are reserved for all microbatches, but the tasks of one are enough: the
         # others have as many.
         build = _alone(Build.new(arena, layout, settings.states, frozen=settings.frozen))
         tasks = declare_planned(build := build.told_apart(), settings) if keep else None
-        declared = (
-            tasks.steps if tasks else declare_all(build, settings, settings.exchange, updates=1)
-        )
+        declared = tasks.steps if tasks else declare_all(build, settings)
         main = "update" if layout.training else "forward"
         step = declared[main][0]
         kernels = frozenset(
@@ -229,19 +228,22 @@ def planned_memory(layout: Layout, settings: Settings, *, keep: bool = False) ->
 def with_tasks(plan: MemoryPlan, settings: Settings) -> MemoryPlan:
     """Return a plan with the tasks of its main graph and of derived filters, where memory was planned with others.
 
-    That is of several microbatches, and where values are computed again. Ranks have none: messages have addresses.
+    That is of several microbatches, and where values are computed again.
     """
-    planned_with = len(plan.layout.numbers) == 1 and not plan.sharing.again
-    if planned_with or settings.party:
+    if len(plan.layout.numbers) == 1 and not plan.sharing.again:
         return plan
     arena = Arena(sharing=plan.sharing, apart=True)
     build = Build.new(arena, plan.layout, settings.states, frozen=settings.frozen).told_apart()
     main = "update" if plan.layout.training else "forward"
-    steps = {name: declare(name, build, settings) for name in ("derive", main)}
+    exchange = settings.exchange(build) if plan.layout.training else None
+    steps = {name: declare(name, build, settings, exchange) for name in ("derive", main)}
+    transfers = all_transfers(build, exchange)
     if not arena.tells:
         return plan
     kernels = {task.kernel for step in steps.values() for tasks in step for task in tasks}
-    return replace(plan, kernels=plan.kernels | kernels, tasks=PlannedTasks(build, steps))
+    return replace(
+        plan, kernels=plan.kernels | kernels, tasks=PlannedTasks(build, steps, transfers)
+    )
 
 
 def _alone(build: Build) -> Build:
@@ -405,7 +407,8 @@ def _declared(plan: MemoryPlan, settings: Settings) -> Sequence[Sequence[Declare
     """Return the tasks of an even and an odd update, or of a forward pass, without memory, as they would be run."""
     planned, name = plan.tasks, "update" if plan.layout.training else "forward"
     build = planned.build if planned else _without_memory(plan, settings)
-    steps = planned.steps[name] if planned else declare(name, build, settings, settings.exchange)
+    exchange = settings.exchange(build)
+    steps = planned.steps[name] if planned else declare(name, build, settings, exchange)
     runs = gated_runs(name, steps, planned, plan.sharing, plan.layout.sharers)
     return all_steps(build, runs, name)
 

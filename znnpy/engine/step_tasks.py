@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from znnpy.distributed.transfers import Transfer
 from znnpy.engine.layers.optimizer import Optimizer
-from znnpy.engine.memory.allocation import STEPS, Build
+from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.requests import Requests
 from znnpy.engine.memory.staging import Move
 from znnpy.engine.tasks.declaration import Declared
@@ -51,22 +52,22 @@ class Settings:
         moves = self.party is None or self.party.moves
         return len(self.optimizer.state_names) if moves else 0
 
-    @property
-    def exchange(self) -> Exchange | None:
-        """A new exchange between ranks, of which nothing is declared; None for a single rank."""
-        return self.party.exchange() if self.party else None
+    def exchange(self, build: Build) -> Exchange | None:
+        """Return a new exchange between ranks for a build's tasks, none declared yet; None for a single rank."""
+        return self.party.exchange(build) if self.party else None
 
 
 @dataclass(frozen=True)
 class PlannedTasks:
     """Tasks that were declared to plan memory, by graph, until the graphs are made: no task is declared twice.
 
-    `build`: of an arena that tells buffers apart (`Arena.apart`), whose addresses they have. `joined`: the graph whose
-    tasks are in runs already.
+    `build`: of an arena that tells buffers apart (`Arena.apart`), whose addresses they have, as the messages of updates
+    have (`transfers`). `joined`: the graph whose tasks are in runs already.
     """
 
     build: Build
     steps: Declarations
+    transfers: Sequence[Transfer] = ()
     joined: str = ""
 
     def in_runs(self, name: str, runs: Sequence[Declared]) -> PlannedTasks:
@@ -81,57 +82,55 @@ class PlannedTasks:
 class Connected:
     """Graphs that another process has connected, by name; others are connected here.
 
-    `requests`: what their tasks have asked for, of an arena that tells buffers apart, whose addresses they have.
+    `requests`: what their tasks have asked for, of an arena that tells buffers apart, whose addresses they have, as the
+    messages of updates have (`transfers`).
     """
 
     requests: Requests
     graphs: Mapping[str, FrozenGraph]
+    transfers: Sequence[Transfer] = ()
 
 
 def declare_planned(build: Build, settings: Settings) -> PlannedTasks:
-    """Return every graph of a layout of one microbatch, of a single rank; of gradients if they are a part of updates.
+    """Return every graph of a layout of one microbatch; of gradients if they are a part of updates.
 
-    Where filters are updated at once, gradients have tasks of their own, which are declared for who asks for them.
+    Where filters are updated at once, or ranks add up, gradients have tasks of their own, which are declared for who
+    asks for them.
     """
     steps: Declarations = {"derive": [_declare_derived(build)]}
     if not build.layout.training:
         return PlannedTasks(build, steps | {"forward": [_declare_forward(build)]})
-    step, gradients = _update(build, settings, 0, None)
+    exchange = settings.exchange(build)
+    step, gradients = _update(build, settings, 0, exchange)
     steps |= {"update": [step.tasks]}
-    if gradients:
+    if gradients and not exchange:
         steps |= {"gradients": [step.tasks[:gradients]]}
     # Read before another graph is declared.
     alike = step.valued if build.predicts_alike else None
     forward = _predicted(build, alike) if alike else _declare_forward(build)
-    return PlannedTasks(build, steps | {"forward": [forward]})
+    found = PlannedTasks(build, steps | {"forward": [forward]})
+    return replace(found, transfers=all_transfers(build, exchange))
 
 
-def declare_all(
-    build: Build, settings: Settings, exchange: Exchange | None = None, updates: int = STEPS
-) -> Declarations:
-    """Return every graph of a layout but `gradients` as steps of declared tasks; also reserves all scratch.
-
-    `updates`: as in `declare`.
-    """
+def declare_all(build: Build, settings: Settings) -> Declarations:
+    """Return every graph of a layout but `gradients` as steps of declared tasks; also reserves all scratch."""
     names = ("derive", "update", "forward") if build.layout.training else ("derive", "forward")
-    return {name: declare(name, build, settings, exchange, updates) for name in names}
+    return {
+        name: declare(name, build, settings, settings.exchange(build) if name == "update" else None)
+        for name in names
+    }
 
 
 def declare(
-    name: str,
-    build: Build,
-    settings: Settings,
-    exchange: Exchange | None = None,
-    updates: int = STEPS,
+    name: str, build: Build, settings: Settings, exchange: Exchange | None = None
 ) -> Sequence[Sequence[Declared]]:
     """Return the steps of one graph: `derive`, `update`, `forward`, `gradients` (without an update).
 
-    Of updates, the even one, from which `all_steps` makes the odd one; with several ranks `updates` of them, as the
-    odd step's messages have numbers of their own.
+    Of updates the even one, from which `all_steps` makes the odd one. `exchange`: of an update by several ranks, a new
+    one, which has its messages afterwards.
     """
     if name == "update":
-        steps = range(updates if exchange else 1)
-        return [declare_update(build, settings, parity, exchange) for parity in steps]
+        return [declare_update(build, settings, 0, exchange)]
     if name == "gradients":
         return [declare_gradients(build, settings)]
     return [_declare_forward(build) if name == "forward" else _declare_derived(build)]
@@ -141,10 +140,18 @@ def all_steps(
     build: Build, steps: Sequence[Sequence[Declared]], name: str
 ) -> Sequence[Sequence[Declared]]:
     """Return the steps of a graph from those that `declare_all` declared, or from their tasks in runs."""
-    if name != "update" or len(steps) == STEPS:
+    if name != "update":
         return steps
     move = Move.of(*build.staging)
     return [steps[0], odd_step(steps[0], move, {loss_group(0): loss_group(1)})]
+
+
+def all_transfers(build: Build, exchange: Exchange | None) -> list[Transfer]:
+    """Return the messages of `all_steps` of an update whose even step was declared with an exchange."""
+    if not exchange:
+        return []
+    exchange.outbox.number_odd(Move.of(*build.staging))
+    return exchange.outbox.transfers
 
 
 def _declare_derived(build: Build) -> list[Declared]:
@@ -184,7 +191,11 @@ def declare_gradients(build: Build, settings: Settings, *, keeps: bool = True) -
     """Declare loss and gradients of all microbatches, without an update; if not `keeps`, with updates at once."""
     build.parity, build.dropping = 0, True
     at_once = emit.updates_at_once(
-        build, settings.optimizer, settings.clip_norm, settings.exchange, settings.frozen
+        build,
+        settings.optimizer,
+        settings.clip_norm,
+        ranks=settings.party is not None,
+        frozen=settings.frozen,
     )
     step = Step(counting=build.arena.counting, at_once=at_once, keeps=keeps)
     emit.emit_gradients(step, build, settings.losses)

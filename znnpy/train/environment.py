@@ -67,7 +67,10 @@ def share_host(members: Sequence[Member], rank: int) -> None:
 
 
 def refuse_mixed(members: Sequence[Member], *, different_cpus: bool = False) -> None:
-    """Raise RunError unless all ranks would compute the same bits; `different_cpus` allows other rounding."""
+    """Raise RunError unless all ranks would compute the same bits; `different_cpus` allows other rounding.
+
+    Never other lanes, in whose order filters and their gradients lie.
+    """
     first = members[0] if members else {}
     for rank, other in enumerate(members):
         here = f"from rank 0 on {first['host']} to rank {rank} on {other['host']}"
@@ -77,6 +80,11 @@ def refuse_mixed(members: Sequence[Member], *, different_cpus: bool = False) -> 
         if changed:
             raise RunError(f"{', '.join(changed)} {here}; install the same versions on all hosts")
         changed = differences(first["cpu"], other["cpu"])
+        if other["cpu"]["lanes"] != first["cpu"]["lanes"]:
+            raise RunError(
+                f"the CPUs differ, {', '.join(changed)} {here}, and gradients would lie in other orders; start on "
+                "CPUs with equal vectors"
+            )
         if changed and not different_cpus:
             raise RunError(
                 f"the CPUs differ, {', '.join(changed)} {here}, and would round differently; start on "

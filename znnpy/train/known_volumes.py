@@ -12,6 +12,7 @@ from znnpy.data.fingerprint import fingerprint
 from znnpy.data.samples.image_labels import stored
 from znnpy.data.scene import Scene
 from znnpy.data.volume import UNSET, Triple64
+from znnpy.distributed.world import World
 from znnpy.errors import RunError
 from znnpy.train.progress import Reporter
 from znnpy.train.run_directory import VOLUMES, RunDirectory, read_object, write_json
@@ -41,6 +42,25 @@ def known(scenes: Sequence[Scene]) -> Known:
     found = {name: fingerprint(stored(volume), None) for name, volume in islice(every, MOST)}
     sizes = ((f"{number} {SIZE}", scene.resolution) for number, scene in enumerate(scenes))
     return found | {name: _words(size) for name, size in islice(sizes, MOST) if size != UNSET}
+
+
+def known_to_all(scenes: Sequence[Scene], world: World, hosts: Sequence[str]) -> Known:
+    """Return `known` of volumes, which the first rank of each host looks at; all ranks call it together.
+
+    `hosts`: of each rank. Raises RunError, on all ranks, where one host has other volumes under these names than rank
+    0's: an old copy, say; ranks would draw samples of both.
+    """
+    first = world.size == 1 or hosts.index(hosts[world.rank]) == world.rank
+    told = world.exchange(known(scenes) if first else None)
+    for rank, other in enumerate(told):
+        differs = [name for name, it in told[0].items() if other and other.get(name) != it]
+        if differs:
+            raise RunError(
+                f"data.train.{differs[0].replace(' ', ', ', 1)} is another volume on {hosts[rank]} (rank {rank}) than "
+                f"on {hosts[0]} (rank 0); the same files must be under the same paths on all hosts"
+            )
+    found: Known = told[0]
+    return found
 
 
 def tell_changed(run: RunDirectory, now: Known, reporter: Reporter) -> None:

@@ -47,7 +47,7 @@ from znnpy.train.drift import Drift
 from znnpy.train.environment import Member, member, refuse_mixed, share_host
 from znnpy.train.final_evaluation import evaluate_run, held_out, is_scored, spoken, write_result
 from znnpy.train.first_weights import keep_origin
-from znnpy.train.known_volumes import keep, known, tell_changed
+from znnpy.train.known_volumes import keep, known_to_all, tell_changed
 from znnpy.train.labelled_window import with_window
 from znnpy.train.learning_rate import learning_rate
 from znnpy.train.log import RunLog, up_to
@@ -193,7 +193,10 @@ class _Session:
         source = self._source(stack)
         shifts = self._shifts(source)
         # Of blocks each rank holds others, dealt anew.
-        volumes = known(source.scenes) if isinstance(source, Whole) else None
+        hosts = [it["host"] for it in self._members]
+        volumes = (
+            known_to_all(source.scenes, self._world, hosts) if isinstance(source, Whole) else None
+        )
         if volumes is not None:
             tell_changed(self._run, volumes, self._reporter)
         validation = (

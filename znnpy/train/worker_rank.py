@@ -20,11 +20,12 @@ from znnpy.network import Network, trained_network, training_losses
 from znnpy.train.averages import by_averages
 from znnpy.train.consensus import CommonStop, state_from_bytes
 from znnpy.train.environment import Member, member, share_host
+from znnpy.train.known_volumes import known_to_all
 from znnpy.train.learning_rate import learning_rate
 from znnpy.train.log import Record
 from znnpy.train.loop import Loop
 from znnpy.train.run_writer import Stateful, StepOutcome
-from znnpy.train.shards import training_source
+from znnpy.train.shards import Whole, training_source
 from znnpy.train.shared_forward import SharedForward, SharedValidation
 from znnpy.train.shared_prediction import assist
 from znnpy.train.signals import StopSignals
@@ -133,6 +134,8 @@ def _loop(
     network, training = trained_network(config), config.training
     source = training_source(stack, config, network, world, iteration)
     # The order of calls is that of `_Session._train`, exchange by exchange.
+    if isinstance(source, Whole):
+        known_to_all(source.scenes, world, [it["host"] for it in members])
     config = with_threads(config, members, world.rank)
     model = _model(config, network, world, iteration)
     stack.enter_context(model)

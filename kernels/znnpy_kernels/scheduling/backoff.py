@@ -22,7 +22,13 @@ from znnpy_kernels.machine.native import (
     stack_words,
 )
 from znnpy_kernels.scheduling.mailbox import SEMAPHORE, called
-from znnpy_kernels.scheduling.messages import GRAPH, complete, start_posted, workers_wait
+from znnpy_kernels.scheduling.messages import (
+    GRAPH,
+    complete,
+    start_posted,
+    workers_compute,
+    workers_wait,
+)
 from znnpy_kernels.scheduling.parking import nanoseconds
 
 REST = words(
@@ -75,7 +81,10 @@ def rest(mailbox: int, block: int) -> None:
             continue
         # The longer nothing happens, the longer the naps: the delay stays a fixed part of the time that was
         # waited for anyway.
-        wanted = max(given[at.shortest], idle // given[at.patience])
+        patience = given[at.patience]
+        if given[at.graph] != 0 and workers_compute(given[at.graph]):
+            patience = longs(given[at.graph])[GRAPH.patience]
+        wanted = max(given[at.shortest], idle // patience)
         nap = min(left, min(wanted, given[at.longest]))
         given[at.naps] += 1
         # The look tells a `wake` from posts.

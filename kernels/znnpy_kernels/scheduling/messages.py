@@ -20,12 +20,13 @@ from znnpy_kernels.scheduling.parking import anybody_idle, nanoseconds
 
 GRAPH = words(
     "control handle_bytes start handles ready phases sizes started "
-    "under_way numbers requests indices statuses found left left_numbers done done_numbers log"
+    "under_way numbers requests indices statuses found left left_numbers done done_numbers log patience"
 )
 """control: the executor's control block, 0 where completions are left to Python; handle_bytes: of an MPI request;
 start: address of MPI_Start. Tables by number: handles (a word each), ready (1: start it here), phases, sizes (bytes),
 started (nanoseconds). Requests under way: how many, their numbers, handles side by side, rooms of MPI_Testsome.
-left: how many posts are left to Python, and their numbers; done: the same of completions. log: address of a `LOG`."""
+left: how many posts are left to Python, and their numbers; done: the same of completions. log: address of a `LOG`.
+patience: in place of `backoff.REST`'s while all workers have tasks."""
 LOG = words("passed bytes seconds mask entries")
 """passed: messages that have arrived so far, their bytes, and nanoseconds from post to arrival in all; entries: address
 of a ring of ENTRY words each, of which the index is `passed` and `mask`."""
@@ -162,6 +163,13 @@ def workers_wait(graph: int) -> Any:
     """Return whether a worker has no task: its core this thread may take."""
     control = longs(graph)[GRAPH.control]
     return control != 0 and anybody_idle(control)
+
+
+@part
+def workers_compute(graph: int) -> Any:
+    """Return whether all workers have tasks: nobody here waits for a message."""
+    control = longs(graph)[GRAPH.control]
+    return control != 0 and not anybody_idle(control)
 
 
 @native("int64(int64,int64)")

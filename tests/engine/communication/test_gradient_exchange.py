@@ -23,6 +23,7 @@ from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.memory.allocation import STEPS, Build
 from znnpy.engine.memory.arena import Arena
 from znnpy.engine.memory.layout import Layout
+from znnpy.engine.step_tasks import all_steps, all_transfers
 from znnpy.engine.tasks.dependencies import connect
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import Part, Pass
@@ -115,20 +116,15 @@ def made(
         network, fit(network, SIZE), plan, 1, training=True,
         workers=workers, numbers=range(rank, rank + 1), microbatches=size,
     )  # fmt: skip
-    build, exchange = (
-        Build.new(Arena(), layout, 1),
-        Party(Ranks.of(size, size), how, rank).exchange(),
+    beside = frozenset(
+        other for other in range(size) if other != rank and other // near == rank // near
     )
-    hosts = [other // near for other in range(size)]
-    exchange.outbox.shifts = {
-        other: 1 << 40 for other in range(size) if other != rank and hosts[other] == hosts[rank]
-    }
-    steps = []
-    for parity in range(STEPS):
-        build.parity, step = parity, Step()
-        emit_update(step, build, objectives(network, "square"), Optimizer(), clip_norm, exchange)
-        steps.append(step.tasks)
-    return Rank(connect(steps).build(), exchange.outbox.transfers)
+    build = Build.new(Arena(), layout, 1)
+    exchange = Party(Ranks.of(size, size), how, rank, near=beside).exchange(build)
+    step = Step()
+    emit_update(step, build, objectives(network, "square"), Optimizer(), clip_norm, exchange)
+    transfers = all_transfers(build, exchange)
+    return Rank(connect(all_steps(build, [step.tasks], "update")).build(), transfers)
 
 
 @pytest.mark.share(15)
@@ -317,7 +313,7 @@ def test_a_host_whose_memory_is_hidden_after_it_was_planned_with_is_told(
         found = SimpleNamespace(shifts=shifts)
         monkeypatch.setattr(Windows, "open", lambda *_, found=found: found)
         if shifts:
-            assert party.seeing(build).exchange().outbox.shifts == shifts
+            assert party.seeing(build).exchange(build).outbox.shifts == shifts
         else:
             with pytest.raises(DistributedError, match="shared_memory: false"):
                 party.seeing(build)

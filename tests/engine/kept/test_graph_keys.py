@@ -12,6 +12,9 @@ from random_networks import random_network
 from small_models import small
 
 from znnpy import Model, Optimizer
+from znnpy.distributed.reduction_tree import Ranks
+from znnpy.distributed.strategies import strategy
+from znnpy.engine.communication.gradient_exchange import Party
 from znnpy.engine.kept import keys
 from znnpy.layers.activation_functions import FUNCTIONS
 from znnpy.layers.edges import EDGE_KINDS
@@ -189,3 +192,22 @@ def test_sources_that_are_newer_than_this_process_are_not_what_it_runs(
         os.utime(sources / "new.py", (0, 0))
     keys._code.cache_clear()
     assert key_of(small()) is None
+
+
+def test_ranks_are_told_apart():
+    """By their number and place, how they add up, and whose memory each reads."""
+    tree, colors = strategy("tree"), strategy("multicolor")
+    parties = (
+        None,
+        Party(Ranks.of(4, 2), tree, 0),
+        Party(Ranks.of(4, 2), tree, 1),
+        Party(Ranks.of(4, 2), colors, 0),
+        Party(Ranks.of(4, 2), strategy("tree", chunk=4096), 0),
+        Party(Ranks.of(4, 2), tree, 0, near=frozenset({1})),
+        Party(Ranks.of(4, 3), tree, 0),
+    )
+    with small(batch=4, microbatch=1) as model:
+        settings = [replace(model._settings, party=party) for party in parties]
+        found = [keys.key(model._layout, it) for it in settings]
+    assert None not in found
+    assert len(set(found)) == len(found)

@@ -30,10 +30,12 @@ NAMES = st.builds(
 )
 REQUESTS = st.builds(
     Request,
-    st.sampled_from(["shared", "workspace", "scratch", "own"]),
+    st.sampled_from(["shared", "workspace", "scratch", "own", "mailbox", "theirs"]),
     st.none() | NAMES,
     st.integers(0, 1 << 40),
     st.sampled_from(Filled),
+    st.integers(0, 99),
+    st.integers(0, 1 << 14),
 )
 
 

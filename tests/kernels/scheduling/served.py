@@ -97,6 +97,7 @@ class Serving:
             left_numbers=self.left,
             done_numbers=self.done,
             log=self.log,
+            patience=8,
         )
         self._fill(
             self.block,

@@ -11,7 +11,7 @@ from served import Library, Serving
 from znnpy_kernels.machine.abi import kernel, words
 from znnpy_kernels.machine.atomics import add_acq_rel
 from znnpy_kernels.machine.memory import longs
-from znnpy_kernels.scheduling.backoff import EAGER_LOOKS, OWN_LOOKS, REST, TURN
+from znnpy_kernels.scheduling.backoff import EAGER_LOOKS, OWN_LOOKS, REST, TURN, rest
 from znnpy_kernels.scheduling.control_block import (
     AWAKE,
     HEADER_BYTES,
@@ -23,6 +23,7 @@ from znnpy_kernels.scheduling.control_block import (
     STATE,
     WORKERS,
 )
+from znnpy_kernels.scheduling.mailbox import wake
 from znnpy_kernels.scheduling.messages import GRAPH, LOG, MOST
 
 from znnpy.graph import GraphBuilder, Named
@@ -30,6 +31,7 @@ from znnpy.scheduler import Executor
 
 COUNT = words("word")
 SYSTEM = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_int64] * 5)
+SLEEP = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_int64] * 3)
 
 
 @kernel(COUNT)
@@ -157,6 +159,35 @@ def test_it_asks_without_naps_while_a_worker_has_no_task(state, eager, posts, na
     library.wakes = serving.mailbox
     serving.rest(*posts, seconds=3600)
     assert serving.block[REST.naps] == naps
+
+
+@pytest.mark.parametrize(
+    ("state", "control", "part"), [(AWAKE, True, 2), (PARKED, True, 8), (AWAKE, False, 8)]
+)
+def test_while_all_workers_have_tasks_it_looks_less_often(state, control, part):
+    """Where nothing has happened for long, that a busy machine may delay it is little beside."""
+    idle, block, library = 1000, two_workers(state), Library()
+    served = Serving(library, 1, [0], int(block.ctypes.data) if control else 0)
+    naps = []
+
+    def wait(semaphore, clock, until):
+        seconds, nanos = (ctypes.c_int64.from_address(until + 8 * word).value for word in (0, 1))
+        naps.append(seconds + nanos / 1e9 - time.monotonic())
+        wake(served.mailbox)
+        return 1
+
+    called = SLEEP(wait)
+    served._fill(
+        served.block,
+        REST,
+        wait=ctypes.cast(called, ctypes.c_void_p).value,
+        longest=int(3600e9),
+        active=time.monotonic_ns() - idle * 10**9,
+        until=1 << 62,
+    )
+    served.graph[GRAPH.patience] = 2
+    rest(served.mailbox, served.block.ctypes.data)
+    assert naps == [pytest.approx(idle / part, abs=50)]
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 from socket import gethostname
 from typing import Any
 
 import numpy as np
 from znnpy_kernels.scheduling.barrier import wait_for_all
+from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.config.training_section import DistributedSection
 from znnpy.distributed.buckets import Pieces, in_turn
@@ -24,9 +26,11 @@ from znnpy.engine.communication.reductions import add_by_library, add_up, all_re
 from znnpy.engine.layers.gradient_accumulation import Total, add_results, moved, totals
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.arrays import Floats
+from znnpy.engine.memory.requests import Outside
 from znnpy.engine.tasks.dependencies import loss_group
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
+from znnpy.fields import shown
 from znnpy.network import parameter_shapes
 from znnpy.network.types import Network
 from znnpy.plan import Plan, fftw
@@ -54,12 +58,22 @@ class Party:
 
     @classmethod
     def of(
-        cls, world: World | None, microbatches: int, network: Network, wanted: DistributedSection
+        cls,
+        world: World | None,
+        microbatches: int,
+        network: Network,
+        wanted: DistributedSection,
+        alike: Mapping[str, Any],
     ) -> Party | None:
-        """Return the ranks of a world; None for a single one. DistributedError for more ranks than microbatches."""
+        """Return the ranks of a world; None for a single one; all ranks call it together.
+
+        `alike`: settings that must be those of all ranks, JSON-able. DistributedError where one has others, or could
+        not add what others send, and for more ranks than microbatches.
+        """
         if world is None or world.size == 1:
             return None
         ranks = Ranks.of(microbatches, world.size)
+        hosts = _hosts(world, network, {**alike, **wanted.model_dump(mode="json")})
         if wanted.strategy == "auto":
             how = chosen(measured(world), ranks, _layers(network), wanted.colors, wanted.chunk)
         else:
@@ -68,7 +82,6 @@ class Party:
         shared = wanted.shared_memory and how.fixed
         # Tried before planning: a message whose memory can be read needs no room in the plan.
         near = Windows.near(world) if shared else frozenset()
-        hosts = world.exchange(gethostname())
         return cls(ranks, how, world.rank, world, near, beside=hosts.count(hosts[world.rank]))
 
     @property
@@ -87,12 +100,23 @@ class Party:
         """The microbatches of this rank."""
         return self.ranks.owned[self.rank].numbers
 
-    def exchange(self) -> Exchange:
-        """Return a new `Exchange`, of which nothing is declared yet."""
-        mailbox = self._world.messenger.address if self._world else 0
+    def exchange(self, build: Build) -> Exchange:
+        """Return a new `Exchange` for a build's tasks, of which nothing is declared yet."""
+        if build.arena.apart:
+            near, elsewhere = dict.fromkeys(self.near, 0), partial(build.outside, "theirs")
+            outbox = Outbox(self.rank, build.outside("mailbox"), near, elsewhere)
+        else:
+            outbox = Outbox(self.rank, *self.outside)
+        return Exchange(self.ranks, self.strategy, outbox)
+
+    @property
+    def outside(self) -> Outside:
+        """What this rank's tasks touch outside its arena."""
+        if self._world is None:
+            return Outside(0, dict.fromkeys(self.near, 0))
         # Without windows the shift is never used: only its presence counts, which says that no room is needed.
         shifts = self.windows.shifts if self.windows else dict.fromkeys(self.near, 0)
-        return Exchange(self.ranks, self.strategy, Outbox(self.rank, mailbox, shifts))
+        return Outside(self._world.messenger.address, shifts)
 
     def seeing(self, build: Build) -> Party:
         """Return the party with windows on the parameters of other ranks of this host; all ranks call it together.
@@ -127,9 +151,12 @@ class Party:
             self.windows.close()
 
     def planned(self, record: Record | None, plan: Callable[[Record | None], Plan]) -> Plan:
-        """Return rank 0's plan on every rank: rank 0 makes it, the others wait until `tell` sends it."""
+        """Return rank 0's plan on every rank: rank 0 makes it, the others wait for it."""
         if self.world.rank == 0:
-            return plan(record)
+            own = plan(record)
+            saved = saved_plan(own)
+            self.world.broadcast({"layers": saved.layers, "fftw": saved.fftw})
+            return own
         told = self.world.broadcast()
         # Before the plan is used: FFTs must be planned as rank 0 has planned them, or ranks would
         # round differently.
@@ -137,11 +164,11 @@ class Party:
             fftw.pin(told["fftw"])
         return plan(told["layers"])
 
-    def tell(self, plan: Plan) -> None:
-        """Send rank 0's plan to the others, after its kernels are compiled: these find them in the cache."""
+    def in_turn(self, compile_own: Callable[[], None]) -> None:
+        """Compile kernels on rank 0, then on the others, which find them in the cache; all ranks call it together."""
         if self.world.rank == 0:
-            saved = saved_plan(plan)
-            self.world.broadcast({"layers": saved.layers, "fftw": saved.fftw})
+            compile_own()
+        self.world.exchange(None)
 
     def added_pairs(self, own: Mapping[str, Pair]) -> dict[str, Pair]:
         """Return pairs of numbers summed over all ranks by the tree, by name; all ranks must call it."""
@@ -161,6 +188,24 @@ class Party:
             )
             for name, array in own.items()
         }
+
+
+def _hosts(world: World, network: Network, alike: Mapping[str, Any]) -> list[str]:
+    """Return the host of each rank; DistributedError where one trains another model, or lays it out otherwise."""
+    shapes = {f"parameter {name}": shape for name, shape in parameter_shapes(network).items()}
+    own = {"floats in a vector": LANES, **shapes, **alike}
+    told = world.exchange([gethostname(), own])
+    (_, first), *others = told
+    for rank, (_, other) in enumerate(others, 1):
+        for what in first | other:
+            one, two = first.get(what), other.get(what)
+            if one != two:
+                # Messages are numbers alone: sums would be of different things, and nobody would notice.
+                raise DistributedError(
+                    f"{what}: rank 0 has {shown(one)}, rank {rank} has {shown(two)}, and what they add up would not "
+                    "fit together: all ranks need the same model, and CPUs with equal vectors"
+                )
+    return [host for host, _ in told]
 
 
 def _layers(network: Network) -> list[list[Pieces]]:

@@ -11,7 +11,7 @@ which of them run in the thread that releases them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from znnpy_kernels.scheduling.barrier import wait_for_all
@@ -22,8 +22,10 @@ from znnpy.distributed.transfers import Span, Transfer, Way
 from znnpy.engine.layers.gradient_accumulation import Total
 from znnpy.engine.memory.allocation import STEPS
 from znnpy.engine.memory.parameters import PARAMETER_GRADIENTS, VALUES
-from znnpy.engine.memory.regions import SMALL, Buffer, Name, Region, Use
+from znnpy.engine.memory.regions import Buffer, Name, Region
+from znnpy.engine.memory.staging import Move
 from znnpy.engine.tasks.declaration import Declared
+from znnpy.engine.tasks.odd_step import TICKETS
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.network.types import Network
@@ -38,7 +40,6 @@ _LIGHT = _FOR_OTHERS | {Part.SENT}
 """Parts that whoever releases them may run: their kernels write or add what lies in a row."""
 _AWAITED = frozenset({Pass.WEIGHT, Pass.UPDATE})
 """Passes whose results ranks at the other end of the tree wait for."""
-TICKETS = Use("messages that are under way", SMALL)
 SEEN = (VALUES, PARAMETER_GRADIENTS)
 """Uses of buffers that other ranks of the host can read in place."""
 # Only orders tasks.
@@ -80,12 +81,14 @@ class Outbox:
 
     So a message has the same tag at both its ends. `mailbox`: address of the ring of posted numbers, 0 for graphs
     that are never run. `shifts`: by how many bytes the same buffers of another rank lie behind our own, for ranks
-    whose memory can be read in place: messages with these carry no data and only say that it may be read.
+    whose memory can be read in place: messages with these carry no data and only say that it may be read. `elsewhere`:
+    where an arena tells buffers apart, returns the address there (rank, ours), in place of shifts.
     """
 
     rank: int
     mailbox: int = 0
     shifts: Mapping[int, int] = field(default_factory=dict)
+    elsewhere: Callable[[int, int], int] | None = None
     transfers: list[Transfer] = field(default_factory=list)
     _tags: int = 0
     _rooms: int = 0
@@ -93,6 +96,18 @@ class Outbox:
     def begin(self) -> None:
         """Begin another step, which reuses the rooms of the one before."""
         self._rooms = 0
+
+    def number_odd(self, move: Move) -> None:
+        """Number the messages of the odd step behind those of the even one, as its tasks are (`odd_step`)."""
+        count, tags = len(self.transfers), self._tags
+        self.transfers += [
+            it._replace(
+                tag=it.tag + tags,
+                spans=tuple(span._replace(address=move.address(span.address)) for span in it.spans),
+                phase=it.phase + count,
+            )
+            for it in self.transfers
+        ]
 
     def room(self) -> int:
         """Return the number of the next room (a receive buffer) of this step."""
@@ -111,7 +126,13 @@ class Outbox:
         # Windows cover parameters and their gradients alone; statistics and losses go as messages.
         if peer not in self.shifts or any(it.buffer.name.use not in SEEN for it in bundle):
             return None
-        return tuple(_shifted(total, self.shifts[peer]) for total in bundle)
+        return tuple(self._shifted(peer, total) for total in bundle)
+
+    def _shifted(self, peer: int, total: Total) -> Total:
+        own = total.buffer
+        there = self.elsewhere
+        address = there(peer, own.address) if there else own.address + self.shifts[peer]
+        return replace(total, buffer=Buffer(own.name, address, own.floats))
 
     def offer(self, step: Step, peer: int, tag: int, bundle: Bundle) -> None:
         """Declare that another rank may read a bundle, which stays unchanged until that rank has answered."""
@@ -202,11 +223,6 @@ class Outbox:
             writes=writes,
             phase=phase,
         )
-
-
-def _shifted(total: Total, shift: int) -> Total:
-    buffer = total.buffer
-    return replace(total, buffer=Buffer(buffer.name, buffer.address + shift, buffer.floats))
 
 
 def touched(bundle: Bundle) -> list[Region]:

@@ -22,6 +22,8 @@ from znnpy.engine.kept.records import (
     plan_record,
     requests_of,
     requests_record,
+    transfers_of,
+    transfers_record,
 )
 from znnpy.engine.memory.layout import Layout
 from znnpy.engine.memory_planning import MemoryPlan, planned_within, with_tasks
@@ -42,7 +44,7 @@ def planned(layout: Layout, settings: Settings) -> MemoryPlan:
 
 def recalled(layout: Layout, settings: Settings) -> MemoryPlan | None:
     """Return the memory plan of a layout with its graphs, if they are kept."""
-    if settings.party or not folder.has(family(layout)):
+    if not folder.has(family(layout)):
         return None
     name = key(layout, settings)
     content = name and folder.content(name)
@@ -51,7 +53,8 @@ def recalled(layout: Layout, settings: Settings) -> MemoryPlan | None:
         return None
     record, arrays = found
     graphs = {graph: _thawed(graph, own, arrays) for graph, own in record["graphs"].items()}
-    connected = Connected(requests_of(record["requests"]), graphs)
+    transfers = transfers_of(record["transfers"])
+    connected = Connected(requests_of(record["requests"]), graphs, transfers)
     return replace(plan_of(record["plan"], layout), connected=connected)
 
 
@@ -83,7 +86,7 @@ class Keeper:
 
     def __init__(self, plan: MemoryPlan, tasks: PlannedTasks, settings: Settings) -> None:
         self._plan, self._settings = replace(plan, tasks=None), settings
-        self._requests = tasks.build.requests()
+        self._requests, self._transfers = tasks.build.requests(), tasks.transfers
         self._graphs: dict[str, Record] = {}
         self._arrays: dict[str, Packed] = {}
 
@@ -116,6 +119,7 @@ class Keeper:
             record = {
                 "plan": plan_record(self._plan),
                 "requests": requests_record(self._requests),
+                "transfers": transfers_record(self._transfers),
                 "graphs": self._graphs,
             }
         except Unrecorded:

@@ -45,10 +45,11 @@ OWN = ("znnpy", "znnpy_kernels", "numpy", "builtins")
 """Packages whose code is in the digest, or is no code that tasks follow from."""
 BEGAN = min(time.time(), psutil.Process().create_time())
 """When this process may have read the first of its sources; a fork has what was loaded before it."""
-APART = ("steal_seed", "record", "optimizer", "clip_norm")
+APART = ("steal_seed", "record", "optimizer", "clip_norm", "party")
 """Settings that no task follows from, or only in part, which is told beside.
 
-Tasks read the optimiser's numbers, the norm by which gradients are clipped, and the seed where a step is staged.
+Tasks read the optimiser's numbers, the norm by which gradients are clipped, and the seed where a step is staged. Of
+ranks, where their messages and memory lie is not told.
 """
 
 
@@ -81,7 +82,7 @@ def family(layout: Layout) -> str:
 
 
 def key(layout: Layout, settings: Settings) -> str | None:
-    """Return the key of a layout of a single rank, planned or not, a file's name; None where there is none."""
+    """Return the key of a layout of one rank, planned or not, a file's name; None where there is none."""
     # Neither their order nor why a method was chosen changes tasks; a run's own plan has another order.
     layers = {name: replace(layer, reason="") for name, layer in sorted(layout.plan.layers.items())}
     methods = (layer.method(which) for layer in layers.values() for which in PASSES)
@@ -123,6 +124,8 @@ def _steps_of(network: Network, settings: Settings) -> list[Any]:
     """Return what of the settings of a step tasks follow from, and the entries that they use."""
     own = {it.name: getattr(settings, it.name) for it in fields(settings) if it.name not in APART}
     own |= {"states": settings.optimizer.state_names, "clips": settings.clip_norm is not None}
+    party = settings.party
+    own["ranks"] = party and [party.ranks, party.strategy, party.rank, party.near]
     kinds = sorted({edge.kind for edge in network.edges})
     functions = sorted({node.function for node in network.nodes})
     entries = [

@@ -12,6 +12,7 @@ from typing import Any
 from znnpy_kernels.machine import declarations
 from znnpy_kernels.machine.abi import Kernel
 
+from znnpy.distributed.transfers import Span, Transfer, Way
 from znnpy.engine.memory.arena import Sharing
 from znnpy.engine.memory.layout import Layout
 from znnpy.engine.memory.regions import Filled, Name, foreseen, use_of
@@ -85,7 +86,7 @@ def requests_record(requests: Requests) -> Record:
     return {
         "reserved": requests.reserved,
         "later": [
-            [it.kind, it.name and _name_record(it.name), it.floats, it.filled.name]
+            [it.kind, it.name and _name_record(it.name), it.floats, it.filled.name, *it[4:]]
             for it in requests.later
         ],
     }
@@ -94,10 +95,23 @@ def requests_record(requests: Requests) -> Record:
 def requests_of(record: Record) -> Requests:
     """Return what tasks have asked for from its record."""
     later = (
-        Request(kind, name and _name_of(name), floats, Filled[filled])
-        for kind, name, floats, filled in record["later"]
+        Request(kind, name and _name_of(name), floats, Filled[filled], *others)
+        for kind, name, floats, filled, *others in record["later"]
     )
     return Requests(tuple(record["reserved"]), tuple(later))
+
+
+def transfers_record(transfers: Sequence[Transfer]) -> list[Any]:
+    """Return the record of the messages of a graph."""
+    return [[it.way.name, *it[1:]] for it in transfers]
+
+
+def transfers_of(record: Sequence[Any]) -> tuple[Transfer, ...]:
+    """Return the messages of a graph from their record."""
+    return tuple(
+        Transfer(Way[way], peer, tag, tuple(Span(*span) for span in spans), *others)
+        for way, peer, tag, spans, *others in record
+    )
 
 
 def kernel_record(kernel: Kernel) -> list[str]:

@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 from znnpy_kernels.simd.lanes import LANES
 
-from znnpy.engine.memory.arena import FIRST, Arena, Memory, Replica
+from znnpy.engine.memory.arena import FIRST, Arena, Memory, Replica, told
 from znnpy.engine.memory.feature_maps import FeatureMaps, reserve_feature_maps
 from znnpy.engine.memory.filter_file import FILE, words_of
 from znnpy.engine.memory.layout import Layout
 from znnpy.engine.memory.parameters import Parameter, gradient_slots, reserve_parameters
 from znnpy.engine.memory.regions import SMALL, Buffer, Filled, Name, Region, Use
-from znnpy.engine.memory.requests import Request, RequestKind, Requests
+from znnpy.engine.memory.requests import Outside, Request, RequestKind, Requests
 from znnpy.engine.memory.staging import Staging, reserve_staging
 from znnpy.engine.memory.tensor_aliases import first_of
 from znnpy.engine.memory.tensors import Tensor, grown, new_tensor
@@ -31,6 +31,7 @@ ARGUMENTS = Use("arguments of functions", "activations")
 WORKERS = Use("scratch of workers")
 PARTIAL_GRADIENTS = Use("partial filter gradients")
 BIAS_PARTIALS = Use("partial bias gradients", SMALL)
+OUTSIDE = Use("addresses of other memory", SMALL)
 
 STEPS = 2  # an even and an odd step in flight: one is staged while the other runs
 
@@ -86,6 +87,7 @@ class Build:
     _asked_dropping: list[bool] = field(default_factory=list)  # of all views
     _buffers: dict[Name, tuple[Buffer, _Asked]] = field(default_factory=dict)
     _tensors: dict[Name, Tensor] = field(default_factory=dict)
+    _outside: dict[Request, int] = field(default_factory=dict)
 
     @classmethod
     def new(
@@ -124,12 +126,15 @@ class Build:
     def requests(self) -> Requests:
         """Return what tasks have asked for; of an arena that tells buffers apart, of a build that is `told_apart`."""
         asked = {buffer.address: name for name, (buffer, _) in self._buffers.items()}
+        outside = {address: request for request, address in self._outside.items()}
 
         def request(name: Name | None, address: int) -> Request:
             if name:
                 return Request("shared", name)
             if address == self.workspace:
                 return Request("workspace")
+            if address in outside:
+                return outside[address]
             name = asked[address]
             if name == Name(WORKERS, which=(self.workspace,)):
                 return Request("scratch")
@@ -142,23 +147,41 @@ class Build:
             tuple(request(*one) for one in taken[self.reserved :]),
         )
 
-    def places(self, requests: Requests) -> NDArray[np.int64]:
-        """Reserve what tasks of another build of this layout have asked for; return addresses of buffers by number."""
+    def outside(self, kind: RequestKind, peer: int = 0, address: int = 0) -> int:
+        """Return a number for an address outside an arena that tells buffers apart, which `places` is told.
 
-        def place(kind: RequestKind, name: Name | None, floats: int, filled: Filled) -> int:
+        `peer`, `address`: of another rank's buffer, the rank, and an address in the same buffer here.
+        """
+        number, inside = told(address) if address else (0, 0)
+        request = Request(kind, peer=peer, number=number)
+        if request not in self._outside:
+            self._outside[request] = self.arena.take(0, OUTSIDE, Counter())
+        return self._outside[request] + inside
+
+    def places(self, requests: Requests, outside: Outside) -> NDArray[np.int64]:
+        """Reserve what tasks of another build of this layout have asked for; return addresses of buffers by number."""
+        found = [address for _, address in self.arena.taken[: self.reserved]]
+        own = tuple(bool(name) for name, _ in self.arena.taken[: self.reserved])
+        assert own == requests.reserved
+
+        def place(request: Request) -> int:
+            kind, name, floats, filled, peer, number = request
             if kind == "workspace":
                 return self.workspace
             if kind == "scratch":
                 return self.worker_scratch(self.workspace)["scratch"]
+            if kind == "mailbox":
+                return outside.mailbox
+            if kind == "theirs":
+                return found[number] + outside.shifts[peer]
             assert name
             if kind == "shared":
                 return self.arena.place(name)
             return self._buffer(self.arena, name, _Asked(floats, filled=filled)).address
 
-        first = [address for _, address in self.arena.taken[: self.reserved]]
-        own = tuple(bool(name) for name, _ in self.arena.taken[: self.reserved])
-        assert own == requests.reserved
-        return np.array(first + [place(*request) for request in requests.later], np.int64)
+        for request in requests.later:
+            found.append(place(request))
+        return np.array(found, np.int64)
 
     def of(self, microbatch: int, slot: int, pairs: Sequence[tuple[int, int]] = ()) -> Build:
         """Return the view of one of the microbatches that are computed here, counted from 0."""

@@ -232,6 +232,12 @@ def _zeros(size: int, large_pages: bool) -> mmap.mmap:
     return memory
 
 
+def told(address: int) -> tuple[int, int]:
+    """Return the number of the buffer that an address of an arena tells apart, and the bytes from its start."""
+    number, inside = divmod(address - FIRST, APART)
+    return number, inside - APART // 2
+
+
 def moved(words: NDArray[np.int64], places: NDArray[np.int64]) -> None:
     """Move addresses among argument words from where an arena tells buffers apart to their `places`, by number."""
     at = np.flatnonzero((words >= FIRST) & (words < FIRST + len(places) * APART))

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from znnpy.engine.memory.regions import Filled, Name
 
-RequestKind = Literal["shared", "workspace", "scratch", "own"]
-"""A buffer that shares memory with others, the number of the workspace, the workers' scratch, a buffer with its own."""
+RequestKind = Literal["shared", "workspace", "scratch", "own", "mailbox", "theirs"]
+"""A buffer that shares memory with others, the number of the workspace, the workers' scratch, a buffer with its own;
+addresses outside the arena: where messages are posted, and another rank's buffer.
+"""
 
 
 class Request(NamedTuple):
-    """One buffer; `floats` and `filled` of those with memory of their own."""
+    """One buffer; `floats` and `filled` of those with memory of their own.
+
+    `peer`, `number`: of another rank's buffer, the rank, and the number of the same buffer here.
+    """
 
     kind: RequestKind
     name: Name | None = None
     floats: int = 0
     filled: Filled = Filled.STEP
+    peer: int = 0
+    number: int = 0
 
 
 @dataclass(frozen=True)
@@ -29,3 +37,13 @@ class Requests:
 
     reserved: tuple[bool, ...]
     later: tuple[Request, ...]
+
+
+class Outside(NamedTuple):
+    """Addresses outside the arena: the mailbox, and by rank how many bytes behind our buffers the same of others lie.
+
+    0 where there is no mailbox, as graphs are never run.
+    """
+
+    mailbox: int = 0
+    shifts: Mapping[int, int] = {}
