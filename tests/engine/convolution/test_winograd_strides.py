@@ -1,4 +1,4 @@
-"""Strided layers whose forward pass is Winograd's minimal filtering, in whole networks."""
+"""Strided layers by Winograd's minimal filtering, in whole networks."""
 
 import pytest
 from against_reference import check_network, errors
@@ -87,15 +87,14 @@ def test_sums_with_another_edge():
     assert max(errors(Network(nodes, edges), (2, 6, 9), plan, 1, 0, threads=1).values()) < 3e-5
 
 
-def test_only_forward_passes_have_tiles_and_all_operations_are_counted():
+def test_all_operations_are_counted():
     net = strided((9, 20, 5), CUBE, BARE)
     with Model(net, (4, 5, 6), threads=1, plan=planned()) as model:
         own = {what for what in identities(model.task_graph) if what.owner == "c1"}
         flops = flops_by_task(model)
     tiled = {what.serves.name for what in own if what.part is Part.WINOGRAD}
-    direct = {what.serves.name for what in own if what.part is Part.DIRECT}
-    assert (tiled, direct) == ({"FORWARD"}, {"BACKWARD", "WEIGHT"})
-    counted = {Part.WINOGRAD, Part.DIRECT, Part.FILTER_POINTS}
+    assert tiled == {"FORWARD", "BACKWARD", "WEIGHT"}
+    counted = {Part.WINOGRAD, Part.TILES, Part.FILTER_POINTS}
     assert {what for what in own if what.part in counted} <= set(flops)
     assert all(flops.values())
 

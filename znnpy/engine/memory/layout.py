@@ -295,10 +295,8 @@ class Layout:
         return ALGORITHMS[self.algorithm(edge, which)].traits
 
     def algorithm(self, edge: Edge, which: PassName) -> AlgorithmName:
-        """Return the algorithm that computes one pass of a conv edge: the planned one, or one that it leaves it to."""
-        planned = self.plan.layers[edge.name].method(which).algorithm
-        strided = which != "forward" and max(edge.stride) > 1
-        return (strided and ALGORITHMS[planned].traits.strided_back) or planned
+        """Return the algorithm that computes one pass of a conv edge."""
+        return self.plan.layers[edge.name].method(which).algorithm
 
     def contributed(self, edge: Edge) -> int:
         """Return how many channels an edge brings to its target."""
