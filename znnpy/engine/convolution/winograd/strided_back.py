@@ -29,7 +29,7 @@ class _Axis(NamedTuple):
     `shift`: voxels of the first tile before the target; `before`: gradients that it sees before the source.
     """
 
-    count: int
+    tiles: int
     made: int
     seen: int
     step: int
@@ -62,14 +62,14 @@ def emit_strided_back(step: Step, ends: Ends, points: Buffer) -> None:
     cropped = firsts(ends.build.layout.cropped(ends.edge))
     axes = [_Axis.of(*it) for it in zip(target.shape, size, cropped, strict=True)]
     own, across = axes[target.cut], axes[1 - target.cut]
-    beside = prod(axis.count for axis in axes) // own.count
+    beside = prod(axis.tiles for axis in axes) // own.tiles
     # Few workers have enough to do: tasks have the tiles of half a group, all of which read filters once.
-    most = min(own.count, -(-group_of(STRIDED_FORMS[size]) // (2 * beside)))
+    most = min(own.tiles, -(-group_of(STRIDED_FORMS[size]) // (2 * beside)))
     # Sums for the bias have the same leaves for any number of workers.
     if ends.node:
-        cuts = light_ranges(own.count, seconds, most)
+        cuts = light_ranges(own.tiles, seconds, most)
     else:
-        cuts = grain.ranges(own.count, seconds, 1 if grain.many else most)
+        cuts = grain.ranges(own.tiles, seconds, 1 if grain.many else most)
     parts = grain.rounds(seconds * target.batch, len(cuts) * target.batch, AGAIN)
     pairs = -(-target.blocks // PAIR)
     panels = [(PAIR * low, min(target.blocks, PAIR * high)) for low, high in evenly(pairs, parts)]
@@ -85,7 +85,7 @@ def emit_strided_back(step: Step, ends: Ends, points: Buffer) -> None:
     for batch, (number, (low, high)), (block0, block1) in tasks:
         planes = Planes(*own.voxels(low, high, target.extent))
         blocks, leaf = range(block0, block1), batch * len(cuts) + number
-        rows = (low, high, 0, across.count) if target.cut == 0 else (0, across.count, low, high)
+        rows = (low, high, 0, across.tiles) if target.cut == 0 else (0, across.tiles, low, high)
         step.add(
             STRIDED_BACK[size],
             {
@@ -98,7 +98,7 @@ def emit_strided_back(step: Step, ends: Ends, points: Buffer) -> None:
                 "block1": block1,
             },
             what=ends.task(Part.WINOGRAD),
-            cost=seconds * (high - low) / own.count * len(blocks) / target.blocks,
+            cost=seconds * (high - low) / own.tiles * len(blocks) / target.blocks,
             reads=[
                 points.region(),
                 *source.regions(batch, *own.gradients(low, high, source.extent)),
