@@ -50,7 +50,7 @@ def sums_floats(taps: Triple, inputs: int, outputs: int) -> int:
 
 
 @inlined
-def products_of_vectors(
+def _products_of_vectors(
     tiles: int, source: int, gradient: int, block: int, vectors: int, images: int, sums: int
 ) -> None:
     """Sums of a point of `vectors` vectors of gradients, `block` bytes apart, with `images` images."""
@@ -75,7 +75,7 @@ def _point(
     """Sums of a point z, y, x of the points of a block of inputs, and of a pair of outputs."""
     z, y, x = place
     behind = ((y * form.points_x + x) * form.points_z + z) * compiled_odd_bytes(tiles)
-    products_of_vectors(tiles, source + behind, gradient + behind, block, vectors, images, sums)
+    _products_of_vectors(tiles, source + behind, gradient + behind, block, vectors, images, sums)
 
 
 class Lines(NamedTuple):

@@ -37,6 +37,7 @@ from znnpy_kernels.winograd.products import (
 from znnpy_kernels.winograd.strided_lines import (
     ALONE,
     INNER,
+    POINTS,
     STRIDED_FACTORS,
     STRIDED_FORMS,
     along_target,
@@ -163,7 +164,8 @@ def _terms(
     for odd_z in range(1 + _twice(form.points_z, place[0])):
         for odd_y in range(1 + _twice(form.points_y, place[1])):
             for odd_x in range(1 + _twice(form.points_x, place[2])):
-                z, y, x = 2 * place[0] + odd_z, 2 * place[1] + odd_y, 2 * place[2] + odd_x
+                z, y = place[0] + POINTS * odd_z, place[1] + POINTS * odd_y
+                x = place[2] + POINTS * odd_x
                 table[2 * count] = points + ((z * high + y) * wide + x) * slot
                 by_z = INNER if odd_z else place[0]
                 by_y = INNER if odd_y else place[1]

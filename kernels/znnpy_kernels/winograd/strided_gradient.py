@@ -19,8 +19,8 @@ from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.simd.lanes import VECTOR_BYTES
 from znnpy_kernels.winograd import gradient_points, gradient_sums
 from znnpy_kernels.winograd.forms import FORMS, NEW, Triple, name_of
-from znnpy_kernels.winograd.gradient_products import IMAGES, add_products
-from znnpy_kernels.winograd.gradient_sums import Lines, products_of_vectors, sums_of
+from znnpy_kernels.winograd.gradient_products import IMAGES, add_runs, sum_runs
+from znnpy_kernels.winograd.gradient_sums import Lines, sums_of
 from znnpy_kernels.winograd.products import compiled_odd_bytes, odd_bytes
 from znnpy_kernels.winograd.strided_lines import (
     INNER,
@@ -104,18 +104,31 @@ def _points(form: Any, of_source: bool, args: Any, scratch: int) -> None:
 
 @inlined
 def _products(
-    tiles: int, source: int, gradient: int, block: int, vectors: int, images: int, sums: int
-) -> None:
-    """Add the products of one place to the sums of a filter's point (`products_of_vectors`)."""
-    parts = cover(images, IMAGES[1]) if vectors == 2 else cover(images, IMAGES[0])
-    first, row = 0, vectors * VECTOR_BYTES
+    fresh: bool, tiles: int, source: int, gradient: int, block: int, vectors: int, images: int,
+    sums: int, runs: int,
+) -> None:  # fmt: skip
+    """Sums of some places side by side, or added to those before; else as `gradient_sums.products_of_vectors`."""
+    # Constants, as code is made for each number of vectors.
+    if vectors == 2:
+        _runs(2, fresh, tiles, source, gradient, block, images, sums, runs)
+    else:
+        _runs(1, fresh, tiles, source, gradient, block, images, sums, runs)
+
+
+@inlined
+def _runs(
+    vectors: Any, fresh: bool, tiles: int, source: int, gradient: int, block: int, images: int,
+    sums: int, runs: int,
+) -> None:  # fmt: skip
+    parts, first, row = cover(images, IMAGES[vectors - 1]), 0, vectors * VECTOR_BYTES
+    apart = compiled_odd_bytes(tiles)
     for part in range(parts):
         many = images * (part + 1) // parts - first
         here, into = source + 4 * first, sums + first * row
-        if vectors == 2:
-            add_products(2, here, gradient, block, tiles, into, row, many, None)
+        if fresh:
+            sum_runs(vectors, here, gradient, block, tiles, into, row, many, runs, apart)
         else:
-            add_products(1, here, gradient, block, tiles, into, row, many, None)
+            add_runs(vectors, here, gradient, block, tiles, into, row, many, runs, apart)
         first += many
 
 
@@ -129,8 +142,8 @@ def _meets(points: int, tap: int) -> Any:
 def _place(points: int, tap: int, number: int) -> Any:
     """Return the points of source and gradient along an axis of a product of a filter's point."""
     if points > 1 and tap == INNER:
-        return 2 * number + 1, number
-    return 2 * tap, tap
+        return POINTS + number, number
+    return tap, tap
 
 
 @inlined
@@ -142,19 +155,17 @@ def _point(
     step, first = compiled_odd_bytes(tiles), True
     high, wide = _seen_of(form.points_y), _seen_of(form.points_x)
     rows, across = _gradient_of(form.points_y), _gradient_of(form.points_x)
+    # Places along x lie side by side.
+    x, of_x = _place(form.points_x, place[2], 0)
     for by_z in range(_meets(form.points_z, place[0])):
         for by_y in range(_meets(form.points_y, place[1])):
-            for by_x in range(_meets(form.points_x, place[2])):
-                z, of_z = _place(form.points_z, place[0], by_z)
-                y, of_y = _place(form.points_y, place[1], by_y)
-                x, of_x = _place(form.points_x, place[2], by_x)
-                here = source + ((z * high + y) * wide + x) * step
-                there = gradient + ((of_z * rows + of_y) * across + of_x) * step
-                if first:
-                    products_of_vectors(tiles, here, there, block, vectors, images, sums)
-                else:
-                    _products(tiles, here, there, block, vectors, images, sums)
-                first = False
+            z, of_z = _place(form.points_z, place[0], by_z)
+            y, of_y = _place(form.points_y, place[1], by_y)
+            here = source + ((z * high + y) * wide + x) * step
+            there = gradient + ((of_z * rows + of_y) * across + of_x) * step
+            runs = _meets(form.points_x, place[2])
+            _products(first, tiles, here, there, block, vectors, images, sums, runs)
+            first = False
 
 
 @inlined

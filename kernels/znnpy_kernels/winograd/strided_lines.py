@@ -53,7 +53,7 @@ POINTS = NEW + 1
 ALONE = POINTS - 1
 """The number of the last place."""
 SEEN = 2 * NEW + 1
-"""Voxels of a tile along an axis, and what they become: two for each place but the last, of even and of odd numbers."""
+"""Voxels of a tile along an axis, and what they become: POINTS of even numbers, then NEW of odd ones."""
 INNER = POINTS
 """Among the points of filters, the tap that meets voxels of odd numbers; before it those of the places."""
 _AXES = {TAPS: Axis(TAPS, POINTS, NEW), 1: Axis(1, 1, 1)}
@@ -159,7 +159,7 @@ def _at_places(b: ir.IRBuilder, d: list[Value]) -> list[Value]:
 
 
 def source_line(b: ir.IRBuilder, d: list[Value]) -> list[Value]:
-    """SEEN values from as many voxels: of each place those of even and of odd numbers."""
+    """SEEN values from as many voxels: of all places those of even numbers, then of all but the last those of odd."""
     outer, odd = _at_places(b, d[0::2]), d[1::2]
     # What places give outputs that are these voxels: the inverse of `target_line` without the last place.
     half = b.fmul(odd[2], _constant(0.5 / BOTH**2))
@@ -169,8 +169,7 @@ def source_line(b: ir.IRBuilder, d: list[Value]) -> list[Value]:
         _plus(b, half, -0.5 / BOTH, odd[1]),
         _plus(b, odd[3], -(BOTH**2), odd[1]),
     ]
-    pairs = zip(outer, inner, strict=False)
-    return [value for pair in pairs for value in pair] + outer[ALONE:]
+    return outer + inner
 
 
 def target_line(b: ir.IRBuilder, m: list[Value]) -> list[Value]:

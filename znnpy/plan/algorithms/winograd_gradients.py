@@ -57,7 +57,7 @@ JOINT_POINTS = 32 * CUBE
 # in the end. More take more memory and caches; with fewer, many workers wait for each other's.
 JOINT_BYTES, FEWEST_JOINT = 1 << 23, 16
 # Of strided layers, by the axes with a stride: tiles of a range, whose points leave the caches sooner, and products.
-STRIDED_TILES, STRIDED_RATE = {2: 96, 3: 24}, 125e9
+STRIDED_TILES, STRIDED_RATE = {2: 96, 3: 24}, 165e9
 # Pairs of channels of a task, of whose sums a quarter, 54 of cubes, stay in an L2 cache: 0.4 MB.
 JOINT_PAIRS = 2048
 # Blocks of source and target together, by the axes that are transformed, from which on tiles that are one plane go in
