@@ -38,7 +38,7 @@ def test_tasks_lie_in_memory_as_if_they_were_declared_there(method, passes, inpu
     memory = aligned_bytes(lone.bytes)
     compile_all(lone.kernels, 1)
     layout, edge = single_layer.lone(shape, by)
-    there = single_layer.declared(Build.new(Arena(memory), layout, 0), edge, passes)
+    there = single_layer.declared(Build.new(Arena(memory), layout, 0), edge, shape)
     given = {region.buffer for task in there.tasks for region in task.reads}
     np.testing.assert_array_equal(
         lone.graph(memory).words, connect([there.tasks], given).build().words

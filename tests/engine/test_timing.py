@@ -186,32 +186,6 @@ def test_strided_and_transposed_layers_are_measured_by_both_algorithms(shape):
         assert all(costs[method][which] > 0 for which in shape.passes)
 
 
-@pytest.mark.parametrize("methods", [["winograd", "direct"], ["winograd"]])
-def test_passes_that_are_left_to_direct_convolution_are_timed_by_it_alone(monkeypatch, methods):
-    shape = ConvShape(16, 16, (3, 3, 3), ONE, TWO, (24, 24, 24), (12, 12, 12), 1, padding=PADDED)
-    run, look = set[tuple[str, str]](), timing.Trial.look
-
-    def noted(trial: timing.Trial) -> timing.Look:
-        found = look(trial)
-        run.update((trial.method.algorithm, which) for which in found)
-        return found
-
-    monkeypatch.setattr(timing.Trial, "look", noted)
-    costs = timing.timed(shape, [Method(it) for it in methods])
-    assert {("winograd", "forward"), ("direct", "weight")} <= run
-    assert ("winograd", "weight") not in run
-    for parts in costs.values():
-        assert all(parts[which] > 0 for which in PASSES)
-
-
-def test_what_leaves_passes_to_another_method_fits_where_that_does(monkeypatch):
-    monkeypatch.setattr(timing, "lone_bytes", lambda _, it: 1 if it.algorithm == "winograd" else 9)
-    strided = ConvShape(16, 16, (3, 3, 3), ONE, TWO, (24, 24, 24), (12, 12, 12), 1, padding=PADDED)
-    dense = replace(strided, stride=ONE, target=strided.source)
-    assert not timing.fits(strided, Method("winograd"), 8)
-    assert timing.fits(dense, Method("winograd"), 8)
-
-
 def test_smaller_images_keep_their_stride():
     strided = ConvShape(64, 64, (7, 7, 7), ONE, TWO, (200, 69, 69), (97, 32, 32), 1)
     back = replace(strided, source=strided.target, target=strided.source, transposed=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -23,9 +23,7 @@ from znnpy.geometry import fit
 from znnpy.graph import TaskGraph
 from znnpy.network.types import Edge, Network, Node, Triple
 from znnpy.plan import ConvShape, LayerPlan, Method, Plan
-from znnpy.plan.choose import computed_by
 from znnpy.plan.cost import FEW_IMAGES
-from znnpy.plan.types import PassName
 
 
 def lone(shape: ConvShape, method: Method) -> tuple[Layout, Edge]:
@@ -69,16 +67,11 @@ def lone(shape: ConvShape, method: Method) -> tuple[Layout, Edge]:
     return Layout(network, fitted, plan, shape.batch, training=shape.training), edge
 
 
-def own_passes(shape: ConvShape, method: Method) -> list[PassName]:
-    """Return the wanted passes of a layer that a method computes itself."""
-    return [which for which, by in computed_by(shape, method).items() if by == method]
-
-
 @dataclass(frozen=True)
 class Lone:
-    """One layer in the passes that one method computes, declared where buffers are only told apart.
+    """One layer by one method, declared where buffers are only told apart: its tasks serve any memory of its `bytes`.
 
-    Its tasks serve any memory of its `bytes`. `build`: whose addresses the tasks have; `edge`: the layer.
+    `build`: whose addresses the tasks have; `edge`: the layer.
     """
 
     build: Build
@@ -90,7 +83,7 @@ class Lone:
         """Declare a layer."""
         layout, edge = lone(shape, method)
         build = Build.new(Arena(apart=True), layout, 0)
-        step = declared(build, edge, own_passes(shape, method))
+        step = declared(build, edge, shape)
         # One layer has some hundreds of buffers at most, where numbers tell thousands apart.
         assert build.arena.tells, shape
         return cls(build, edge, step.tasks)
@@ -131,21 +124,21 @@ def lone_bytes(shape: ConvShape, method: Method) -> int:
     """Return the bytes that a layer takes alone."""
     layout, edge = lone(shape, method)
     arena = Arena()
-    declared(Build.new(arena, layout, 0), edge, own_passes(shape, method))
+    declared(Build.new(arena, layout, 0), edge, shape)
     return arena.bytes
 
 
-def declared(build: Build, edge: Edge, passes: Collection[PassName]) -> Step:
-    """Declare derived filters, the forward pass of one edge and those of its gradients that are among `passes`."""
+def declared(build: Build, edge: Edge, shape: ConvShape) -> Step:
+    """Declare derived filters and the wanted passes of one edge."""
     # In the order of an update: derived filters, then the passes, with what nodes finish for them.
     step, network = Step(counting=build.arena.counting), build.layout.network
     convolution.derive(step, build, edge)
     convolution.forward(step, build, edge)
     convolution.finish_forward(step, build, network.node(edge.target))
-    if "weight" in passes:
+    if "weight" in shape.passes:
         gradient = build.maps.gradients[edge.target]
         convolution.weight_gradient(step, build, edge, gradient)
-    if "gradient" in passes:
+    if "gradient" in shape.passes:
         convolution.data_gradient(step, build, edge, gradient)
         convolution.finish_backward(step, build, network.node(edge.source))
     return step

@@ -24,7 +24,7 @@ from znnpy.network.types import ONCE, Triple
 from znnpy.plan import ConvShape, Costs, Method
 from znnpy.plan.algorithms.spectral import dense
 from znnpy.plan.algorithms.winograd_tiles import new_voxels
-from znnpy.plan.choose import computed_by, estimated, estimated_seconds
+from znnpy.plan.choose import estimated, estimated_seconds
 from znnpy.plan.cost import LANES_COUNTED
 from znnpy.plan.robust_timing import Look, settle
 from znnpy.plan.tiles import new_points, tile_count, tiles_of
@@ -158,12 +158,10 @@ def timed(
 ) -> Costs:
     """Return seconds by method and part, timed in turns in the same memory; times on smaller patches are scaled.
 
-    Passes that a method leaves to another one are timed by that alone.
     Each method must fit into `max_memory` bytes; what is left of these flushes the caches. `bench`: of other layers'
     trials, which are over.
     """
-    run = {by for method in methods for by in (method, *computed_by(shape, method).values())}
-    shapes = {method: smaller(shape, method, max_memory) for method in run}
+    shapes = {method: smaller(shape, method, max_memory) for method in methods}
     bench, flushed = bench or Workbench(), FLUSHED_BYTES
     if max_memory is not None:
         needed = max(bench.declared(less, method).bytes for method, less in shapes.items())
@@ -177,21 +175,15 @@ def timed(
         # The same for all trials: methods must not differ by the pages that they happened to get.
         return Trial(shape, shapes[method], method, lone, bench.of(lone.bytes), others)
 
-    looked, lent = set[Method](), dict[Method, Look]()
+    looked = set[Method]()
 
     def look(method: Method) -> Look:
         looked.add(method)
-        found = lent.pop(method, None) or trial(method).look()
-        for which, by in computed_by(shape, method).items():
-            if by != method:
-                # Its next look is this one, so that it runs no more often than it would.
-                lent[by] = lent.get(by) or look(by)
-                found = {**found, which: lent[by][which]}
-        return found
+        return trial(method).look()
 
     bounds = {it: bound for it in methods if (bound := bench.least(shape, it))}
     found = settle(shape, methods, look, lambda method: trial(method).is_long, bounds)
-    bench.note(shape, {method: found[method] for method in looked & found.keys()})
+    bench.note(shape, {method: found[method] for method in looked})
     return found
 
 
@@ -218,9 +210,6 @@ def fits(shape: ConvShape, method: Method, max_memory: int | None) -> bool:
     """Return whether a method can be measured in so many bytes, at least on the smallest patch."""
     if max_memory is None:
         return True
-    others = set(computed_by(shape, method).values()) - {method}
-    if not all(fits(shape, it, max_memory) for it in others):
-        return False
     # Ends: patches shrink to SMALLEST, then the batch to 1, and then nothing changes.
     while (less := _shrunk(shape)) != shape:
         shape = less
@@ -368,7 +357,6 @@ class Trial:
         others: Floats,
     ) -> None:
         compile_all(lone.kernels, 1)
-        self.method = method
         graph = lone.graph(memory)
         self._executor = SerialExecutor(graph, record=graph.size, own_time=True)
         self._seconds = np.zeros(graph.size)

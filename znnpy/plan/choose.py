@@ -8,23 +8,14 @@ from functools import cache, partial
 from znnpy.config.training_section import ConvChoice, TrainingSection
 from znnpy.errors import PlanError
 from znnpy.geometry import Geometry
-from znnpy.network.types import Network, Triple
+from znnpy.network.types import Network
 from znnpy.plan.algorithms import ALGORITHMS, Algorithm
 from znnpy.plan.algorithms.fft import FFT_TAPS
 from znnpy.plan.cost import ConvShape, convolutions
 from znnpy.plan.fftw import missing
 from znnpy.plan.joint_choice import Combination, cheapest, needed, shared_total
 from znnpy.plan.record import Plan
-from znnpy.plan.types import (
-    PASSES,
-    SHARED,
-    AlgorithmName,
-    Costs,
-    LayerPlan,
-    Method,
-    PartSeconds,
-    PassName,
-)
+from znnpy.plan.types import PASSES, SHARED, AlgorithmName, Costs, LayerPlan, Method, PartSeconds
 
 Choice = ConvChoice
 Measure = Callable[[ConvShape], tuple[Costs, str]]
@@ -113,18 +104,6 @@ def takes(algorithm: Algorithm, shape: ConvShape) -> bool:
 def competes(algorithm: Algorithm, shape: ConvShape) -> bool:
     """Return whether an algorithm can run a layer, in bands where it has them."""
     return takes(algorithm, shape) and (algorithm.traits.bands or not shape.bands)
-
-
-def computing(planned: AlgorithmName, which: PassName, stride: Triple) -> AlgorithmName:
-    """Return the algorithm that computes a pass of a layer: the planned one, or one that it leaves strides to."""
-    strided = which != "forward" and max(stride) > 1
-    return (strided and ALGORITHMS[planned].traits.strided_back) or planned
-
-
-def computed_by(shape: ConvShape, method: Method) -> dict[PassName, Method]:
-    """Return by which methods the wanted passes of a layer are computed that is planned by one."""
-    names = {it: computing(method.algorithm, it, shape.stride) for it in shape.passes}
-    return {it: method if name == method.algorithm else Method(name) for it, name in names.items()}
 
 
 def estimated(shape: ConvShape, method: Method) -> PartSeconds:

@@ -252,26 +252,37 @@ def gathered(
             transpose_tile(loose, VECTOR_BYTES, into, step)
 
 
-@inlined
-def _exchanged(form: Any, args: Any, plane: int) -> None:
-    at = EXCHANGED
-    taps = form.taps_z * form.taps_y * form.taps_x
-    tile, point = plane + PLANE, 4 * args[at.target_point]
-    blocks = cover(args[at.inputs], LANES)
-    # Blocks lie side by side in the target: a vector of each input block for each output.
-    step = blocks * VECTOR_BYTES
-    # Outputs in parts of LANES, which is what a transposed tile has.
-    for first in range(0, args[at.outputs], LANES):
-        count = min(LANES, args[at.outputs] - first)
-        for block in range(blocks):
-            before = block * LANES
-            source = args[at.source] + 4 * (taps * before * args[at.width] + first)
-            inputs, into = min(LANES, args[at.inputs] - before), tile + block * VECTOR_BYTES
-            row = 4 * args[at.width]
-            tap_bytes, row = (row, taps * row) if args[at.apart] else (inputs * row, row)
-            gathered(taps, source, inputs, tap_bytes, row, count, into, step)
-        target = args[at.target] + first * step
-        _transformed(form, tile, TILE, count * blocks, plane, target, point)
+def exchanging_of(transformed: Any) -> Any:
+    """The inlined `(form, args, worker)` that writes the points of some filters as data gradients read them."""
+
+    @inlined
+    def exchange(form: Any, args: Any, worker: int) -> None:
+        """Write the points of some filters, flipped and exchanged. Words: see the module."""
+        at = EXCHANGED
+        plane = args[at.scratch] + 4 * worker * args[at.scratch_worker]
+        taps = form.taps_z * form.taps_y * form.taps_x
+        tile, point = plane + PLANE, 4 * args[at.target_point]
+        blocks = cover(args[at.inputs], LANES)
+        # Blocks lie side by side in the target: a vector of each input block for each output.
+        step = blocks * VECTOR_BYTES
+        # Outputs in parts of LANES, which is what a transposed tile has.
+        for first in range(0, args[at.outputs], LANES):
+            count = min(LANES, args[at.outputs] - first)
+            for block in range(blocks):
+                before = block * LANES
+                source = args[at.source] + 4 * (taps * before * args[at.width] + first)
+                inputs, into = min(LANES, args[at.inputs] - before), tile + block * VECTOR_BYTES
+                row = 4 * args[at.width]
+                tap_bytes, row = (row, taps * row) if args[at.apart] else (inputs * row, row)
+                gathered(taps, source, inputs, tap_bytes, row, count, into, step)
+            target = args[at.target] + first * step
+            transformed(form, tile, TILE, count * blocks, plane, target, point)
+        fence_seq_cst()
+
+    return exchange
+
+
+_exchange = exchanging_of(_transformed)
 
 
 def _exchanging(taps: Triple) -> Kernel:
@@ -281,9 +292,7 @@ def _exchanging(taps: Triple) -> Kernel:
     @kernel(EXCHANGED, name=f"winograd_exchanged{name_of(taps)}")
     def winograd_exchanged(args: Any, worker: int) -> None:
         """Write the points of some filters as the data gradient reads them. Words: see the module."""
-        at = EXCHANGED
-        _exchanged(form, args, args[at.scratch] + 4 * worker * args[at.scratch_worker])
-        fence_seq_cst()
+        _exchange(form, args, worker)
 
     return winograd_exchanged
 

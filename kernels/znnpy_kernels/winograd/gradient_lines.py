@@ -60,7 +60,7 @@ Count = Callable[[Axis], int]
 """Of values that a line is made of."""
 
 
-def _line_of(line: Line, count: Count, axis: int = 0, ahead: int = 0, *, adds: bool = False) -> Any:
+def line_of(line: Line, count: Count, axis: int = 0, ahead: int = 0, *, adds: bool = False) -> Any:
     """The intrinsic `(form, source, step, target, target_step)`: vectors along an axis, z at first, transformed.
 
     `ahead`: bytes behind each target that are asked for, to be written next; 0: none are. `adds`: to what is there.
@@ -143,11 +143,11 @@ def gradient_plane_of(dense: int = 0) -> Any:
 
 gradient_plane = gradient_plane_of()
 filter_plane = _plane_of(filter_line, _points, {TAPS: ((0, 1, 2),), 1: ((0,),)})
-filter_depth, filter_height, filter_width = (_line_of(filter_line, _points, n) for n in range(3))
-add_filter_height, add_filter_width = (_line_of(filter_line, _points, n, adds=True) for n in (1, 2))
+filter_depth, filter_height, filter_width = (line_of(filter_line, _points, n) for n in range(3))
+add_filter_height, add_filter_width = (line_of(filter_line, _points, n, adds=True) for n in (1, 2))
 # Of points that lie tile by tile, for which stores would wait: those of the next tile are asked for.
-source_column = _line_of(source_line, _points, ahead=VECTOR_BYTES)
-gradient_column = _line_of(gradient_line, _new, ahead=VECTOR_BYTES)
+source_column = line_of(source_line, _points, ahead=VECTOR_BYTES)
+gradient_column = line_of(gradient_line, _new, ahead=VECTOR_BYTES)
 
 
 @intrinsic

@@ -76,6 +76,42 @@ def _sums_over_tiles(*, fresh: bool) -> Any:
 add_products, sum_products = _sums_over_tiles(fresh=False), _sums_over_tiles(fresh=True)
 
 
+def _sums_over_runs(*, fresh: bool) -> Any:
+    """The intrinsic `add_runs`, or `sum_runs`, whose sums begin with zero."""
+
+    def over_runs(
+        typingctx: Any,
+        vectors: Any,
+        source: Any,
+        gradient: Any,
+        gradient_block: Any,
+        tiles: Any,
+        target: Any,
+        target_image: Any,
+        images: Any,
+        runs: Any,
+        apart: Any,
+    ) -> tuple[Signature, Any]:
+        """The same over several runs of so many tiles, `apart` bytes from one to the next in source and gradient."""
+
+        def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
+            number, words, early = vectors.literal_value, list(args[1:-3]), AskedLines([], [])
+            runs, apart = args[-2:]
+
+            def emit(images: int) -> None:
+                _over_tiles(builder, number, images, words, early, fresh=fresh, runs=(runs, apart))
+
+            by_count(builder, args[-3], range(1, IMAGES[number - 1] + 1), emit)
+            return context.get_dummy_value()
+
+        return types.void(vectors, *[types.int64] * 9), codegen
+
+    return intrinsic(prefer_literal=True)(over_runs)
+
+
+add_runs, sum_runs = _sums_over_runs(fresh=False), _sums_over_runs(fresh=True)
+
+
 def _over_tiles(
     b: ir.IRBuilder,
     vectors: int,
@@ -84,6 +120,7 @@ def _over_tiles(
     early: AskedLines,
     *,
     fresh: bool,
+    runs: tuple[Value, Value] | None = None,
 ) -> None:
     source, gradient, gradient_block, tiles, target, target_image = words
     places = [
@@ -104,8 +141,20 @@ def _over_tiles(
 
     # Sums that grow over groups of tiles begin with what is there.
     before = [ZERO_VECTOR if fresh else load_vector(b, where) for where in places]
-    carried = [float_pointer(b, source), gradient, *early.starts, *before]
-    sums = counted_loop(b, tiles, carried, tile)[-len(before) :]
+
+    def over_tiles(source: Value, gradient: Value, sums: list[Value]) -> list[Value]:
+        carried = [float_pointer(b, source), gradient, *early.starts, *sums]
+        return counted_loop(b, tiles, carried, tile)[-len(before) :]
+
+    def run(_: Value, carried: list[Value]) -> list[Value]:
+        source, gradient, *sums = carried
+        further = (b.add(it, runs[1]) for it in (source, gradient)) if runs else ()
+        return [*further, *over_tiles(source, gradient, sums)]
+
+    if runs:
+        sums = counted_loop(b, runs[0], [source, gradient, *before], run)[2:]
+    else:
+        sums = over_tiles(source, gradient, before)
     for value, where in zip(sums, places, strict=True):
         store_vector(b, value, where)
 

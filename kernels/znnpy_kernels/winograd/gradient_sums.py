@@ -17,7 +17,7 @@ Argument words. Addresses in bytes, 64-byte aligned; counts.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from znnpy_kernels.machine.abi import Kernel, kernel, words
 from znnpy_kernels.machine.arithmetic import cover
@@ -50,121 +50,140 @@ def sums_floats(taps: Triple, inputs: int, outputs: int) -> int:
 
 
 @inlined
-def _column(
-    form: Any, tiles: int, point: int, source: int, gradient: int, block: int, vectors: int,
-    images: int, sums: int,
-) -> None:  # fmt: skip
-    """Sums of the points of a column: `vectors` vectors of gradients, `block` bytes apart, with `images` images."""
-    step, row = vectors * images * VECTOR_BYTES, vectors * VECTOR_BYTES
+def _products_of_vectors(
+    tiles: int, source: int, gradient: int, block: int, vectors: int, images: int, sums: int
+) -> None:
+    """Sums of a point of `vectors` vectors of gradients, `block` bytes apart, with `images` images."""
     # Two vectors of gradients share a broadcast voxel, as in `multiply`.
     parts = cover(images, IMAGES[1]) if vectors == 2 else cover(images, IMAGES[0])
-    for z in range(form.points_z):
-        first = 0
-        for part in range(parts):
-            many = images * (part + 1) // parts - first
-            here, into = source + z * point + 4 * first, sums + z * step + first * row
-            if vectors == 2:
-                sum_products(2, here, gradient + z * point, block, tiles, into, row, many, None)
-            else:
-                sum_products(1, here, gradient + z * point, block, tiles, into, row, many, None)
-            first += many
-
-
-@inlined
-def _row(
-    form: Any, tiles: int, source: int, gradient: int, block: int, vectors: int, images: int,
-    scratch: int, target: int, asked: int, lines: int,
-) -> None:  # fmt: skip
-    """Sums of a row of points, transformed back along z and x: [z][x][pair].
-
-    With each column `lines` lines are asked for, to be written later, from `asked` on.
-    """
-    point, pairs = compiled_odd_bytes(tiles), vectors * images
-    step, row = pairs * VECTOR_BYTES, scratch + form.points_z * PAIRS * VECTOR_BYTES
-    for x in range(form.points_x):
-        ask_to_write(asked + x * lines * LINE_BYTES, lines)
-        here, there = source + x * form.points_z * point, gradient + x * form.points_z * point
-        into = row + x * form.taps_z * step
-        if form.points_z == 1:
-            _column(form, tiles, point, here, there, block, vectors, images, into)
+    first, row = 0, vectors * VECTOR_BYTES
+    for part in range(parts):
+        many = images * (part + 1) // parts - first
+        here, into = source + 4 * first, sums + first * row
+        if vectors == 2:
+            sum_products(2, here, gradient, block, tiles, into, row, many, None)
         else:
-            _column(form, tiles, point, here, there, block, vectors, images, scratch)
+            sum_products(1, here, gradient, block, tiles, into, row, many, None)
+        first += many
+
+
+@inlined
+def _point(
+    form: Any, tiles: int, place: Any, source: int, gradient: int, block: int, vectors: int,
+    images: int, sums: int,
+) -> None:  # fmt: skip
+    """Sums of a point z, y, x of the points of a block of inputs, and of a pair of outputs."""
+    z, y, x = place
+    behind = ((y * form.points_x + x) * form.points_z + z) * compiled_odd_bytes(tiles)
+    _products_of_vectors(tiles, source + behind, gradient + behind, block, vectors, images, sums)
+
+
+class Lines(NamedTuple):
+    """Intrinsics that transform sums back to taps, along z, x and y, and the last one added to what is there."""
+
+    depth: Any
+    width: Any
+    height: Any
+    add_height: Any
+
+
+def sums_of(point: Any, lines: Lines, source_block_bytes: Any, gradient_block_bytes: Any) -> Any:
+    """The inlined `(form, args, scratch)`: filter gradients between some blocks of channels, from points.
+
+    `point`: its sums, as `_point`; `source_block_bytes`, `gradient_block_bytes`: `(form, tiles)`, from block to block.
+    """
+    depth, width, height, add_height = lines
+
+    @inlined
+    def row_of_points(
+        form: Any, tiles: int, y: int, source: int, gradient: int, block: int, vectors: int,
+        images: int, scratch: int, target: int, asked: int, lines: int,
+    ) -> None:  # fmt: skip
+        """Sums of a row of points, transformed back along z and x: [z][x][pair].
+
+        With each column `lines` lines are asked for, to be written later, from `asked` on.
+        """
+        pairs = vectors * images
+        step, row = pairs * VECTOR_BYTES, scratch + form.points_z * PAIRS * VECTOR_BYTES
+        for x in range(form.points_x):
+            ask_to_write(asked + x * lines * LINE_BYTES, lines)
+            into = row + x * form.taps_z * step
+            sums = into if form.points_z == 1 else scratch
+            for z in range(form.points_z):
+                here = sums + z * step
+                point(form, tiles, (z, y, x), source, gradient, block, vectors, images, here)
+            if form.points_z > 1:
+                for pair in range(pairs):
+                    here, there = scratch + pair * VECTOR_BYTES, into + pair * VECTOR_BYTES
+                    depth(form, here, step, there, step)
+        for z in range(form.taps_z):
             for pair in range(pairs):
-                filter_depth(
-                    form, scratch + pair * VECTOR_BYTES, step, into + pair * VECTOR_BYTES, step
-                )
-    for z in range(form.taps_z):
-        for pair in range(pairs):
-            here = row + z * step + pair * VECTOR_BYTES
-            into = target + z * form.taps_x * step + pair * VECTOR_BYTES
-            filter_width(form, here, form.taps_z * step, into, step)
+                here = row + z * step + pair * VECTOR_BYTES
+                into = target + z * form.taps_x * step + pair * VECTOR_BYTES
+                width(form, here, form.taps_z * step, into, step)
 
+    @inlined
+    def taps_of_rows(
+        form: Any, args: Any, rows: int, block: int, pair: int, vectors: int, images: int
+    ) -> None:
+        """Transform the rows of a block of inputs and a pair of vectors back along y, to packed filter gradients."""
+        taps_of_plane = form.taps_y * form.taps_x
+        taps = form.taps_z * taps_of_plane
+        width, pairs = vectors * VECTOR_BYTES, vectors * images
+        step, tap = pairs * VECTOR_BYTES, images * width
+        # Pieces lie by pairs of vectors, then by blocks of inputs; a pair of a single vector is the last one.
+        target = args[AT.target] + taps * args[AT.inputs] * pair * 2 * VECTOR_BYTES
+        target += taps * block * LANES * width
+        for z in range(form.taps_z):
+            for x in range(form.taps_x):
+                here = rows + (z * form.taps_x + x) * step
+                into = target + (z * taps_of_plane + x) * tap
+                for one in range(0, pairs * VECTOR_BYTES, VECTOR_BYTES):
+                    line = form.taps_z * form.taps_x * step
+                    if args[AT.adds]:
+                        add_height(form, here + one, line, into + one, form.taps_x * tap)
+                    else:
+                        height(form, here + one, line, into + one, form.taps_x * tap)
 
-@inlined
-def _taps(
-    form: Any, args: Any, rows: int, block: int, pair: int, vectors: int, images: int
-) -> None:
-    """Transform the rows of a block of inputs and a pair of vectors back along y, to packed filter gradients."""
-    taps_of_plane = form.taps_y * form.taps_x
-    taps = form.taps_z * taps_of_plane
-    width, pairs = vectors * VECTOR_BYTES, vectors * images
-    step, tap = pairs * VECTOR_BYTES, images * width
-    # Pieces lie by pairs of vectors, then by blocks of inputs; a pair of a single vector is the last one.
-    target = args[AT.target] + taps * args[AT.inputs] * pair * 2 * VECTOR_BYTES
-    target += taps * block * LANES * width
-    for z in range(form.taps_z):
-        for x in range(form.taps_x):
-            here, into = rows + (z * form.taps_x + x) * step, target + (z * taps_of_plane + x) * tap
-            for one in range(0, pairs * VECTOR_BYTES, VECTOR_BYTES):
-                line = form.taps_z * form.taps_x * step
-                if args[AT.adds]:
-                    add_filter_height(form, here + one, line, into + one, form.taps_x * tap)
-                else:
-                    filter_height(form, here + one, line, into + one, form.taps_x * tap)
-
-
-@inlined
-def _sums(form: Any, args: Any, scratch: int) -> None:
-    inputs, blocks, tiles = args[AT.inputs], args[AT.blocks], args[AT.tiles]
-    step = compiled_block_bytes(form, tiles)
-    across = form.points_x * form.points_z * compiled_odd_bytes(tiles)
-    plane = form.taps_z * form.taps_x * VECTOR_BYTES
-    rows = scratch + (form.points_z + form.points_x * form.taps_z) * PAIRS * VECTOR_BYTES
-    many, room = cover(inputs, LANES), form.points_y * plane * PAIRS
-    # Half of the rows ask for the lines of the target, which stores at the end would wait for.
-    half = form.points_y // 2
-    columns = (form.points_y - half) * form.points_x * many * cover(blocks, 2)
-    bytes_ = form.taps_y * plane * inputs * blocks
-    lines, asked = cover(bytes_, columns * LINE_BYTES), args[AT.target]
-    # A row of points of all blocks stays in the L2 cache.
-    for y in range(form.points_y):
+    @inlined
+    def sums(form: Any, args: Any, scratch: int) -> None:
+        inputs, blocks, tiles = args[AT.inputs], args[AT.blocks], args[AT.tiles]
+        of_source, of_gradient = source_block_bytes(form, tiles), gradient_block_bytes(form, tiles)
+        plane = form.taps_z * form.taps_x * VECTOR_BYTES
+        rows = scratch + (form.points_z + form.points_x * form.taps_z) * PAIRS * VECTOR_BYTES
+        many, room = cover(inputs, LANES), form.points_y * plane * PAIRS
+        # Half of the rows ask for the lines of the target, which stores at the end would wait for.
+        half = form.points_y // 2
+        columns = (form.points_y - half) * form.points_x * many * cover(blocks, 2)
+        bytes_ = form.taps_y * plane * inputs * blocks
+        lines, asked = cover(bytes_, columns * LINE_BYTES), args[AT.target]
+        # A row of points of all blocks stays in the L2 cache.
+        for y in range(form.points_y):
+            for pair in range(cover(blocks, 2)):
+                vectors = min(2, blocks - 2 * pair)
+                gradient = args[AT.gradient] + 2 * pair * of_gradient
+                for block in range(many):
+                    images = min(LANES, inputs - block * LANES)
+                    source = args[AT.source] + block * of_source
+                    into = rows + (pair * many + block) * room + y * plane * vectors * images
+                    early = lines if y >= half else 0
+                    row_of_points(
+                        form, tiles, y, source, gradient, of_gradient, vectors, images, scratch, into,
+                        asked, early,
+                    )  # fmt: skip
+                    asked += form.points_x * early * LINE_BYTES
         for pair in range(cover(blocks, 2)):
             vectors = min(2, blocks - 2 * pair)
-            gradient = args[AT.gradient] + 2 * pair * step + y * across
             for block in range(many):
                 images = min(LANES, inputs - block * LANES)
-                source = args[AT.source] + block * step + y * across
-                into = rows + (pair * many + block) * room + y * plane * vectors * images
-                early = lines if y >= half else 0
-                _row(
-                    form,
-                    tiles,
-                    source,
-                    gradient,
-                    step,
-                    vectors,
-                    images,
-                    scratch,
-                    into,
-                    asked,
-                    early,
-                )
-                asked += form.points_x * early * LINE_BYTES
-    for pair in range(cover(blocks, 2)):
-        vectors = min(2, blocks - 2 * pair)
-        for block in range(many):
-            images = min(LANES, inputs - block * LANES)
-            _taps(form, args, rows + (pair * many + block) * room, block, pair, vectors, images)
+                here = rows + (pair * many + block) * room
+                taps_of_rows(form, args, here, block, pair, vectors, images)
+
+    return sums
+
+
+_LINES = Lines(filter_depth, filter_width, filter_height, add_filter_height)
+_sums = sums_of(_point, _LINES, compiled_block_bytes, compiled_block_bytes)
 
 
 def _winograd_gradient_sums(taps: Triple) -> Kernel:

@@ -19,52 +19,33 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import ir
-from numba import types
-from numba.core.typing.templates import Signature
-from numba.extending import intrinsic
-
 from znnpy_kernels.machine.abi import Kernel, kernel, words
 from znnpy_kernels.machine.arithmetic import cover
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.memory import longs
-from znnpy_kernels.simd.codegen import (
-    WORD,
-    ZERO_VECTOR,
-    Value,
-    by_count,
-    counted_loop,
-    store_vector,
-    word,
-)
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.winograd import filters, planes
-from znnpy_kernels.winograd.asked_lines import AskedLines
 from znnpy_kernels.winograd.filters import compiled_point_bytes, transformed_of, writing_of
 from znnpy_kernels.winograd.forms import FORMS, Triple, name_of
 from znnpy_kernels.winograd.line_transforms import asking_for_lines_of, target_plane_of
-from znnpy_kernels.winograd.planes import copied, holds, seen_of, zeros
+from znnpy_kernels.winograd.planes import copied
 from znnpy_kernels.winograd.products import (
-    PAIR,
     ROWS,
     compiled_odd_bytes,
     odd_bytes,
-    sum_places,
-    summed,
-    triple_of,
 )
 from znnpy_kernels.winograd.strided_lines import (
     ALONE,
     INNER,
+    POINTS,
     STRIDED_FACTORS,
     STRIDED_FORMS,
-    along_source,
     along_target,
     filter_line,
-    source_to_points,
     target_line,
-    voxels_along_x,
 )
+from znnpy_kernels.winograd.strided_products import sum_terms
+from znnpy_kernels.winograd.strided_tiles import fetched, seen_along, to_source_points
 
 AT = words(planes.AT, "filters block0 block1")
 # Tiles at once: register blocks of products, and the fewer filters are read the more there are. Cubes have 729 vectors
@@ -81,21 +62,16 @@ def group_of(form: Any) -> Any:
 _FLAT_POINT, _CUBE_POINT = odd_bytes(FLAT_GROUP), odd_bytes(CUBE_GROUP)
 
 
-def _point_bytes(form: Any) -> Any:
+def point_bytes_of(form: Any) -> Any:
     return _FLAT_POINT if form.points_z == 1 else _CUBE_POINT
 
 
-_group, _point = inlined(group_of), inlined(_point_bytes)
+_group, _point = inlined(group_of), inlined(point_bytes_of)
 PLACES_BYTES, TABLE_BYTES = -(-3 * 8 * FLAT_GROUP // 64) * 64, 3 * 64
 AHEAD = 2  # tiles ahead whose lines of outputs are asked for
 _ask_to_write = asking_for_lines_of(write=True)
 _target_plane = target_plane_of(AT, (1, 2), _FLAT_POINT, target_line)
 _near_plane = target_plane_of(AT, (1, 2), VECTOR_BYTES, target_line)
-
-
-def _seen_along(points: int) -> Any:
-    """Return the voxels of a tile along an axis, as many as their points."""
-    return 2 * points - 1
 
 
 def _tile_vectors(form: Any) -> Any:
@@ -111,7 +87,7 @@ def _planes_vectors(form: Any) -> Any:
     return form.new_z * form.points_y * form.points_x
 
 
-_seen, _vectors, _count = inlined(_seen_along), inlined(_tile_vectors), inlined(_places)
+_vectors, _count = inlined(_tile_vectors), inlined(_places)
 _planes = inlined(_planes_vectors)
 
 
@@ -120,58 +96,10 @@ def strided_floats(taps: Triple, inputs: int, outputs: int) -> int:
     form = STRIDED_FORMS[taps]
     vectors, blocks = _tile_vectors(form), -(-inputs // LANES)
     points = vectors * odd_bytes(blocks * group_of(form))
-    sums = -(-outputs // LANES) * _places(form) * _point_bytes(form)
+    sums = -(-outputs // LANES) * _places(form) * point_bytes_of(form)
     # Twice: a tile that is copied between zeros, and its lines.
     tile = (2 * vectors + _planes_vectors(form)) * VECTOR_BYTES
     return int(PLACES_BYTES + TABLE_BYTES + tile + points + sums) // 4
-
-
-@intrinsic(prefer_literal=True)
-def _products(
-    typingctx: Any,
-    vectors: Any,
-    table: Any,
-    terms: Any,
-    by: Any,
-    behind: Any,
-    source_block: Any,
-    blocks: Any,
-    last: Any,
-    target: Any,
-    target_block: Any,
-    rows: Any,
-) -> tuple[Signature, Any]:
-    """`rows` tiles times `vectors` vectors of outputs, summed over the inputs of all `terms`.
-
-    `table`: addresses of voxels and of filters of each term, to which `by` and `behind` are added, and of the filters
-    that come next; else as `products.products`.
-    """
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
-        b, number = builder, vectors.literal_value
-        _, table, terms, by, behind, source_block, blocks, last, target, target_block, _ = args
-
-        def emit(rows: int) -> None:
-            def term(index: Value, sums: list[Value]) -> list[Value]:
-                entry = b.add(table, b.shl(index, word(4)))
-                source, filters, following = (
-                    b.add(b.load(b.inttoptr(b.add(entry, word(at)), WORD.as_pointer())), more)
-                    for at, more in ((0, by), (8, behind), (24, behind))
-                )
-                # Nothing else sees the filters of the next term coming, which lie elsewhere.
-                asked = AskedLines([following], [word(min(number, PAIR) * VECTOR_BYTES)])
-                own = [source, source_block, filters, blocks, last]
-                return summed(b, number, rows, own, asked, sums)
-
-            places = sum_places(b, number, rows, target, target_block)
-            sums = counted_loop(b, terms, [ZERO_VECTOR] * len(places), term)
-            for value, place in zip(sums, places, strict=True):
-                store_vector(b, value, place)
-
-        by_count(b, args[-1], range(1, ROWS[number - 1] + 1), emit)
-        return context.get_dummy_value()
-
-    return types.void(vectors, *[types.int64] * 10), codegen
 
 
 @inlined
@@ -188,29 +116,6 @@ def _note(form: Any, args: Any, first: int, count: int, places: Any) -> None:
 
 
 @inlined
-def _transformed(form: Any, source: int, steps: Any, lines: int, points: int, slot: int) -> None:
-    """Voxels of one tile and block to their places, `slot` bytes apart; `steps`: bytes along z, y."""
-    deep, high, wide = _seen(form.points_z), _seen(form.points_y), _seen(form.points_x)
-    row = wide * VECTOR_BYTES
-    plane = high * row
-    for z in range(deep):
-        for y in range(high):
-            here = source + z * steps[0] + y * steps[1]
-            voxels_along_x(here, VECTOR_BYTES, lines + z * plane + y * row, VECTOR_BYTES)
-    if deep == 1:
-        for x in range(wide):
-            source_to_points(lines + x * VECTOR_BYTES, row, points + x * slot, wide * slot)
-    else:
-        for z in range(deep):
-            for x in range(wide):
-                here = lines + z * plane + x * VECTOR_BYTES
-                along_source(here, row, here, row)
-        for number in range(high * wide):
-            here = lines + number * VECTOR_BYTES
-            source_to_points(here, plane, points + number * slot, high * wide * slot)
-
-
-@inlined
 def _begin(place: int, points: int, before: int) -> Any:
     """Return the first voxel that a tile sees along an axis, whose first output is given."""
     return (2 * place if points > 1 else place) - before
@@ -221,8 +126,11 @@ def _to_points(
     form: Any, args: Any, places: Any, count: int, loose: int, points: int, slot: int
 ) -> None:
     """Voxels of all tiles and blocks to their places."""
-    deep, high, wide = _seen(form.points_z), _seen(form.points_y), _seen(form.points_x)
-    packed = high * wide * VECTOR_BYTES, wide * VECTOR_BYTES
+    deep, high, wide = (
+        seen_along(form.points_z),
+        seen_along(form.points_y),
+        seen_along(form.points_x),
+    )
     steps = 4 * args[AT.source_z], 4 * args[AT.source_y]
     sizes = args[AT.source_size_z], args[AT.source_size_y], args[AT.source_size_x]
     lines = loose + _vectors(form) * VECTOR_BYTES
@@ -234,22 +142,9 @@ def _to_points(
             x = _begin(places[3 * tile + 2], form.points_x, args[AT.before_x])
             here = args[AT.source] + 4 * block * args[AT.source_block]
             here += z * steps[0] + y * steps[1] + x * VECTOR_BYTES
-            whole = holds(z, sizes[0], 1, deep) and holds(y, sizes[1], 1, high)
-            whole = whole and holds(x, sizes[2], 1, wide)
-            if not whole:
-                # Copied between zeros: one transform without tests serves all.
-                zeros(loose, _vectors(form))
-                first_z, seen_z = seen_of(z, sizes[0], 1, deep)
-                first_y, seen_y = seen_of(y, sizes[1], 1, high)
-                first_x, seen_x = seen_of(x, sizes[2], 1, wide)
-                for plane in range(first_z, first_z + seen_z):
-                    begin = here + plane * steps[0] + first_y * steps[1] + first_x * VECTOR_BYTES
-                    to = loose + plane * packed[0] + first_y * packed[1] + first_x * VECTOR_BYTES
-                    by, to_by = (steps[1], VECTOR_BYTES), (packed[1], VECTOR_BYTES)
-                    copied(begin, by, (seen_y, seen_x), to, to_by)
-            seen, seen_by = (here, steps) if whole else (loose, packed)
+            seen = fetched((z, y, x), (deep, high, wide), sizes, here, steps, loose)
             into = points + (block * _group(form) + tile) * VECTOR_BYTES
-            _transformed(form, seen, seen_by, lines, into, slot)
+            to_source_points(form, seen[0], (seen[1], seen[2]), lines, into, slot)
 
 
 @inlined
@@ -263,13 +158,14 @@ def _terms(
     form: Any, place: Any, points: int, slot: int, weights: int, step: int, table: Any
 ) -> Any:
     """Note the addresses of voxels and filters whose products are summed at a place z, y, x; return how many."""
-    high, wide, count = _seen(form.points_y), _seen(form.points_x), 0
+    high, wide, count = seen_along(form.points_y), seen_along(form.points_x), 0
     taps = form.points_y + 1 if form.points_y > 1 else 1
     across = form.points_x + 1 if form.points_x > 1 else 1
     for odd_z in range(1 + _twice(form.points_z, place[0])):
         for odd_y in range(1 + _twice(form.points_y, place[1])):
             for odd_x in range(1 + _twice(form.points_x, place[2])):
-                z, y, x = 2 * place[0] + odd_z, 2 * place[1] + odd_y, 2 * place[2] + odd_x
+                z, y = place[0] + POINTS * odd_z, place[1] + POINTS * odd_y
+                x = place[2] + POINTS * odd_x
                 table[2 * count] = points + ((z * high + y) * wide + x) * slot
                 by_z = INNER if odd_z else place[0]
                 by_y = INNER if odd_y else place[1]
@@ -281,50 +177,6 @@ def _terms(
 
 
 @inlined
-def _parts(
-    vectors: Any,
-    table: int,
-    terms: int,
-    behind: int,
-    step: int,
-    blocks: int,
-    last: int,
-    target: int,
-    target_block: int,
-    count: int,
-) -> None:
-    """`_products` of all tiles, in equal parts rather than full ones and a rest."""
-    parts = cover(count, ROWS[vectors - 1])
-    for part in range(parts):
-        first, end = part * count // parts, (part + 1) * count // parts
-        by = first * VECTOR_BYTES
-        _products(
-            vectors, table, terms, by, behind, step, blocks, last, target + by, target_block, end - first
-        )  # fmt: skip
-
-
-@inlined
-def _summed(form: Any, args: Any, table: int, terms: int, count: int, target: int) -> None:
-    """Products of one place of all tiles and blocks, from `target` on."""
-    inputs, outputs = args[AT.inputs], args[AT.block1] - args[AT.block0]
-    blocks = cover(inputs, LANES)
-    last, behind = inputs - (blocks - 1) * LANES, 0
-    # Behind the last term's filters follow the first one's of the next outputs.
-    entries = longs(table)
-    entries[2 * terms + 1] = entries[1] + 2 * inputs * VECTOR_BYTES
-    step, target_block = _group(form) * VECTOR_BYTES, _count(form) * _point(form)
-    triple = triple_of(outputs)
-    for _ in range(outputs // 2 - triple):
-        _parts(2, table, terms, behind, step, blocks, last, target, target_block, count)
-        behind += 2 * inputs * VECTOR_BYTES
-        target += 2 * target_block
-    if triple:
-        _parts(3, table, terms, behind, step, blocks, last, target, target_block, count)
-    elif outputs % 2:
-        _parts(1, table, terms, behind, step, blocks, last, target, target_block, count)
-
-
-@inlined
 def _multiplied(
     form: Any, args: Any, count: int, points: int, slot: int, table: int, sums: int
 ) -> None:
@@ -332,12 +184,14 @@ def _multiplied(
     step = compiled_point_bytes(args[AT.inputs], args[AT.blocks])
     # Filters of a point lie by pairs of vectors of outputs: those before the task's own, and all others.
     weights = args[AT.filters] + args[AT.block0] * args[AT.inputs] * VECTOR_BYTES
+    inputs, outputs = args[AT.inputs], args[AT.block1] - args[AT.block0]
+    source_block, target_block = _group(form) * VECTOR_BYTES, _count(form) * _point(form)
     target, entries = sums, longs(table)
     for z in range(form.points_z):
         for x in range(form.points_x):
             for y in range(form.points_y):
                 terms = _terms(form, (z, y, x), points, slot, weights, step, entries)
-                _summed(form, args, table, terms, count, target)
+                sum_terms(table, terms, inputs, outputs, source_block, target, target_block, count)
                 target += _point(form)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,6 +21,12 @@ OUTPUT = (4, 4, 4)
 NET = winograd_chain((48, 48, 56), padding=AROUND)
 # Layers of 16 channels are cubes of one range; those of 48 are shallow.
 SMALL = winograd_chain((16, 16, 24), padding=AROUND)
+STRIDED = replace(
+    SMALL,
+    edges=tuple(
+        replace(edge, stride=(2, 2, 2)) if edge.name == "c1" else edge for edge in SMALL.edges
+    ),
+)
 UPDATES = 3
 
 
@@ -53,7 +60,7 @@ def updated(net, least, monkeypatch, *, threads=1, optimizer=None, batch=1, trai
     return {name: np.array(array).tobytes() for name, array in found.items()}, left
 
 
-@pytest.mark.parametrize("net", [NET, SMALL], ids=["shallow", "cubes"])
+@pytest.mark.parametrize("net", [NET, SMALL, STRIDED], ids=["shallow", "cubes", "strided"])
 def test_updates_have_the_bits_of_those_after_all_gradients(net, monkeypatch):
     expected, kept = updated(net, 1 << 40, monkeypatch)
     assert {"c1", "c2"} <= set(kept)

@@ -136,7 +136,7 @@ def test_tasks_of_both_gradients_cost_what_both_do(name):
     """By estimates, by which they are ordered."""
     shape = JOINT[name]
     layout, edge = lone(shape, Method("winograd", march="joined"))
-    tasks = declared(Build.new(Arena(), layout, 0), edge, shape.passes).tasks
+    tasks = declared(Build.new(Arena(), layout, 0), edge, shape).tasks
     seconds = sum(it.cost for it in tasks if it.what.part is Part.BOTH)
     both = winograd.winograd_seconds(winograd.backward_shape(shape)) + weight_seconds(shape)
     assert seconds == pytest.approx(both)
@@ -147,7 +147,7 @@ def test_tasks_of_both_gradients_are_few(name):
     """Each leaves filters' gradients behind, which take memory and are added up."""
     shape = JOINT[name]
     layout, edge = lone(shape, Method("winograd", march="joined"))
-    tasks = declared(Build.new(Arena(), layout, 0), edge, shape.passes).tasks
+    tasks = declared(Build.new(Arena(), layout, 0), edge, shape).tasks
     made = sum(it.what.part is Part.BOTH for it in tasks)
     seconds = winograd.winograd_seconds(winograd.backward_shape(shape))
     most = len(ranges(1 << 20, seconds))

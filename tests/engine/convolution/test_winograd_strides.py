@@ -1,4 +1,4 @@
-"""Strided layers whose forward pass is Winograd's minimal filtering, in whole networks."""
+"""Strided layers by Winograd's minimal filtering, in whole networks."""
 
 import numpy as np
 import pytest
@@ -7,11 +7,13 @@ from chains import PASSES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from znnpy import Model
+from znnpy import Execution, Model
+from znnpy.engine.step_tasks import declare_update
 from znnpy.engine.tasks.task_identity import Part, identities
 from znnpy.errors import PlanError
 from znnpy.layers.types import BARE
 from znnpy.network.types import Edge, Network, Node
+from znnpy.plan.algorithms import winograd_gradients
 from znnpy.profile.command import flops_by_task
 
 CUBE, FLAT = ((3, 3, 3), (2, 2, 2)), ((1, 3, 3), (1, 2, 2))
@@ -103,15 +105,14 @@ def test_sums_with_another_edge():
     assert max(errors(Network(nodes, edges), (2, 6, 9), plan, 1, 0, threads=1).values()) < 3e-5
 
 
-def test_only_forward_passes_have_tiles_and_all_operations_are_counted():
+def test_all_operations_are_counted():
     net = strided((9, 20, 5), CUBE, BARE)
     with Model(net, (4, 5, 6), threads=1, plan=planned()) as model:
         own = {what for what in identities(model.task_graph) if what.owner == "c1"}
         flops = flops_by_task(model)
     tiled = {what.serves.name for what in own if what.part is Part.WINOGRAD}
-    direct = {what.serves.name for what in own if what.part is Part.DIRECT}
-    assert (tiled, direct) == ({"FORWARD"}, {"BACKWARD", "WEIGHT"})
-    counted = {Part.WINOGRAD, Part.DIRECT, Part.FILTER_POINTS}
+    assert tiled == {"FORWARD", "BACKWARD", "WEIGHT"}
+    counted = {Part.WINOGRAD, Part.TILES, Part.FILTER_POINTS}
     assert {what for what in own if what.part in counted} <= set(flops)
     assert all(flops.values())
 
@@ -125,3 +126,45 @@ def test_dilated_filters_with_a_stride_are_refused():
     ]
     with pytest.raises(PlanError, match="dilated filters with a stride"):
         Model(Network(net.nodes, tuple(edges)), (2, 5, 6), threads=1, plan=planned())
+
+
+def planes(regions, tensor):
+    """Planes of a tensor's blocks, its frame left out, that regions of its buffer reach."""
+    rows = tensor.rows - sum(tensor.beyond[1 - tensor.cut])
+    each = tensor.extent - sum(tensor.beyond[tensor.cut])
+    own = [it for it in regions if it.buffer == tensor.buffer]
+    return {row // rows % each for it in own for row in range(it.low, min(it.high, tensor.units))}
+
+
+@pytest.mark.parametrize("padding", [BARE, AROUND[CUBE]])
+def test_tasks_of_gradients_say_which_planes_they_read(padding, monkeypatch):
+    monkeypatch.setattr(winograd_gradients, "STRIDED_TILES", {2: 2, 3: 2})
+    net, before = strided((9, 20, 5), CUBE, padding), padding[0][0]
+    many = Execution(cut_for=64)
+    with Model(net, (30, 5, 6), threads=1, plan=planned(), execution=many) as model:
+        build = model._engine._build
+        tasks = declare_update(build, model._engine.settings, 0, None)
+        back, source, given = (
+            build.back(net.edges[1]),
+            build.seen(net.edges[1]),
+            build.maps.gradients["b"],
+        )
+    met = {
+        v: {(v + before - k) // 2 for k in range(3) if (v + before - k) % 2 == 0} for v in range(70)
+    }
+    whole = set(range(given.extent))
+    made = [it for it in tasks if it.kernel.name == "winograd_strided_back"]
+    for task in made:
+        needed = set().union(*(met[v] for v in planes(task.writes, back))) & whole
+        assert needed <= planes(task.reads, given)
+    # Points of the source and of the gradient follow each other, range by range.
+    points = [
+        [it for it in tasks if it.kernel.name == f"winograd_strided_{of}_points"]
+        for of in ("source", "gradient")
+    ]
+    for one, other in zip(*points, strict=True):
+        seen = planes(other.reads, given)
+        inside = source.extent - 2 * before
+        needed = {2 * m + k - before for m in seen for k in range(3)} & set(range(inside))
+        assert needed <= planes(one.reads, source)
+    assert min(map(len, [made, *points])) > 1

@@ -12,13 +12,14 @@ from odd_networks import network, size
 from small_models import data
 from znnpy_kernels.simd.lanes import LANES
 
-from znnpy import Model, Optimizer
+from znnpy import Execution, Model, Optimizer
 from znnpy.engine.convolution.winograd import gradient_stages, weight_gradients
 from znnpy.engine.memory import joined_gradients
 from znnpy.engine.step_tasks import declare_update
 from znnpy.engine.tasks.task_identity import Pass
 from znnpy.network.types import Norm
 from znnpy.plan import PASSES
+from znnpy.plan.algorithms import winograd_gradients
 from znnpy.plan.cost import MOST_PLANAR
 
 NAN = 0xFFFFFFFF  # as all words of four bytes: a NaN of floats and of doubles
@@ -140,8 +141,9 @@ def test_tasks_of_winograd_layers(taps, kernels, output):
 
 
 @pytest.mark.parametrize(("taps", "across"), [((3, 3, 3), 2), ((1, 3, 3), 1)])
-def test_tasks_of_strided_layers(taps, across):
-    """Of even extents; another layer adds to their target."""
+def test_tasks_of_strided_layers(taps, across, monkeypatch):
+    """Of even extents, cut as for many workers, in ranges of few tiles; another layer adds to their target."""
+    monkeypatch.setattr(winograd_gradients, "STRIDED_TILES", {2: 2, 3: 2})
     stride, around = (across, 2, 2), tuple((n // 2, n // 2) for n in taps)
     net = network(
         [("x", "input", 1), ("a", "transfer", 10, {"function": "relu"}),
@@ -151,9 +153,12 @@ def test_tasks_of_strided_layers(taps, across):
          ("conv", "a", "b", size(*stride, stride=stride)), ("conv", "b", "y", size(1, 1, 1))],
     )  # fmt: skip
     plan = {f"e{n}": by("direct") for n in range(4)} | {"e1": by("winograd")}
-    found = check(net, (9, 5, 6), lambda model: (*data(model), None), plan=plan, threads=1)
+    found = check(
+        net, (9, 5, 6), lambda model: (*data(model), None), plan=plan, threads=1,
+        execution=Execution(cut_for=64),
+    )  # fmt: skip
     names = [name for name in found if name.startswith("winograd_strided")]
-    assert len(names) == 2
+    assert len(names) == 7
 
 
 def test_tasks_of_weight_gradients_of_lines_alone():

@@ -53,7 +53,7 @@ def points_of(filters: Any, kernels: Any = FILTERS) -> Any:
     return made
 
 
-def exchanged_points_of(filters: Any) -> Any:
+def exchanged_points_of(filters: Any, kernels: Any = EXCHANGING) -> Any:
     """Filters as `winograd` reads them for the data gradient: those of `filters` flipped and exchanged."""
     outputs, inputs, *taps = filters.shape
     packed, step = pack_filters(filters), point_bytes(outputs, -(-inputs // LANES)) // 4
@@ -62,7 +62,7 @@ def exchanged_points_of(filters: Any) -> Any:
         for first in range(0, inputs, 2 * LANES):
             seen = min(2 * LANES, inputs - first)
             lanes = -(-seen // LANES) * LANES
-            EXCHANGING[tuple(taps)].run(
+            kernels[tuple(taps)].run(
                 source=packed[start:],
                 inputs=seen,
                 outputs=min(width, outputs - low),

@@ -23,6 +23,7 @@ def joins(layout: Layout, edge: Edge) -> bool:
     back: tuple[PassName, ...] = ("gradient", "weight")
     shape, planned = layout.conv_shape(edge), edge.learn
     planned = planned and all(layout.algorithm(edge, it) == "winograd" for it in back)
+    planned = planned and edge.stride == ONCE
     planned = planned and all(layout.takes_joined(edge, it) for it in back)
     if not planned or layout.bands(edge) or layout.folded(edge):
         return False

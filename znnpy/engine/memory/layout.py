@@ -29,7 +29,7 @@ from znnpy.plan import (
 )
 from znnpy.plan.algorithms import Traits
 from znnpy.plan.algorithms.winograd import MARCH_KNOWN
-from znnpy.plan.choose import computing, planned_seconds
+from znnpy.plan.choose import planned_seconds
 from znnpy.plan.cost import Band, convolutions, lies_planar, planar_candidates
 
 
@@ -295,8 +295,8 @@ class Layout:
         return ALGORITHMS[self.algorithm(edge, which)].traits
 
     def algorithm(self, edge: Edge, which: PassName) -> AlgorithmName:
-        """Return the algorithm that computes one pass of a conv edge: the planned one, or one that it leaves it to."""
-        return computing(self.plan.layers[edge.name].method(which).algorithm, which, edge.stride)
+        """Return the algorithm that computes one pass of a conv edge."""
+        return self.plan.layers[edge.name].method(which).algorithm
 
     def contributed(self, edge: Edge) -> int:
         """Return how many channels an edge brings to its target."""

@@ -11,7 +11,7 @@ from typing import Protocol
 from znnpy.layers.activation_functions import FunctionName
 from znnpy.network.types import Triple
 from znnpy.plan.cost import ConvShape
-from znnpy.plan.types import AlgorithmName, Method, PartSeconds, PassName
+from znnpy.plan.types import Method, PartSeconds, PassName
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,6 @@ class Traits:
     bands: bool = False
     # Whether its forward pass can add to what lies at the target already.
     adds: bool = False
-    # The algorithm that makes the data gradients and weight gradients of strided layers in its place; None: itself.
-    strided_back: AlgorithmName | None = None
     # Whether its methods may tell how its tiles go through a layer (`March`).
     marches: bool = False
 

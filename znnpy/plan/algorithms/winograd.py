@@ -15,11 +15,15 @@ from znnpy_kernels.winograd.flat import TAPS_OF_PLANES
 from znnpy_kernels.winograd.lines import TAPS_OF_LINES
 
 from znnpy.network.types import ONCE, Triple
-from znnpy.plan.algorithms.direct import direct_seconds
 from znnpy.plan.algorithms.protocol import Traits
 from znnpy.plan.algorithms.winograd_gradients import gradient_costs
 from znnpy.plan.algorithms.winograd_shallow import flat_of, is_shallow, shallow_products
-from znnpy.plan.algorithms.winograd_strided import is_strided, strided_seconds, takes
+from znnpy.plan.algorithms.winograd_strided import (
+    is_strided,
+    strided_back_seconds,
+    strided_seconds,
+    takes,
+)
 from znnpy.plan.algorithms.winograd_tiles import (
     POINTS,
     lattice_steps,
@@ -83,7 +87,6 @@ traits = Traits(
     bands=True,
     adds=True,
     marches=True,
-    strided_back="direct",
 )
 
 
@@ -224,11 +227,11 @@ def winograd_seconds(shape: ConvShape) -> float:
 def costs(shape: ConvShape, tile: Triple | None) -> PartSeconds:
     """Return the estimated seconds on one core by pass; in training with the transforms of filters."""
     if is_strided(shape):
-        forward = strided_seconds(shape) + _changed_seconds(shape)
+        backward = backward_shape(shape)
         return {
-            "forward": forward,
-            "gradient": direct_seconds(shape, "gradient"),
-            "weight": direct_seconds(shape, "weight"),
+            "forward": strided_seconds(shape) + _changed_seconds(shape),
+            "gradient": strided_back_seconds(backward) + _changed_seconds(backward),
+            "weight": gradient_costs(shape),
         }
     backward = backward_shape(shape)
     return {

@@ -9,6 +9,14 @@ from math import prod
 
 from znnpy.network.types import Triple
 from znnpy.plan.algorithms.winograd_shallow import flat_of, is_shallow, shallow_sums
+from znnpy.plan.algorithms.winograd_strided import (
+    SEEN,
+    SUM_SECONDS,
+    SUMS,
+    VOXEL_SECONDS,
+    is_strided,
+    strided_products,
+)
 from znnpy.plan.algorithms.winograd_tiles import (
     CUBE,
     between_planar,
@@ -48,6 +56,8 @@ JOINT_POINTS = 32 * CUBE
 # Of gradients that ranges are added up in, side by side: ranges take them in turn, and all are added
 # in the end. More take more memory and caches; with fewer, many workers wait for each other's.
 JOINT_BYTES, FEWEST_JOINT = 1 << 23, 16
+# Of strided layers, by the axes with a stride: tiles of a range, whose points leave the caches sooner, and products.
+STRIDED_TILES, STRIDED_RATE = {2: 96, 3: 24}, 165e9
 # Pairs of channels of a task, of whose sums a quarter, 54 of cubes, stay in an L2 cache: 0.4 MB.
 JOINT_PAIRS = 2048
 # Blocks of source and target together, by the axes that are transformed, from which on tiles that are one plane go in
@@ -70,7 +80,8 @@ def is_joint(shape: ConvShape) -> bool:
     Where its channels lie in blocks: between planar ones there is another way.
     """
     axes = sum(taps > 1 for taps in shape.size)
-    return shape.size[0] > 1 or sum(blocks_of(shape)) >= THIN_BLOCKS[axes]
+    thick = shape.size[0] > 1 or is_strided(shape)
+    return thick or sum(blocks_of(shape)) >= THIN_BLOCKS[axes]
 
 
 def joint_panels(size: Triple, blocks: int, lanes: int = LANES_COUNTED) -> tuple[int, int]:
@@ -85,6 +96,8 @@ def joint_ranges(shape: ConvShape, lines: int) -> tuple[int, int]:
     By sizes alone. Only samples that are not cut are together.
     """
     tiles, most = tile_count(shape), JOINT_POINTS // points_of_tile(shape.size)
+    if is_strided(shape):
+        most = STRIDED_TILES[sum(taps > 1 for taps in shape.size)]
     if 2 * tiles <= most:
         return -(-shape.batch // (most // tiles)), 1
     return shape.batch, min(lines, -(-tiles // most))
@@ -104,6 +117,14 @@ def joint_seconds(shape: ConvShape) -> tuple[float, float, float]:
     z, y, _ = tiles_by_axis(shape)
     ranges = prod(joint_ranges(shape, z * y))
     share = points / CUBE
+    if is_strided(shape):
+        axes = sum(taps > 1 for taps in shape.size)
+        sums = strided_products(shape) * columns * LANES_COUNTED / shape.outputs
+        return (
+            tiles * rows * float(SEEN**axes) * VOXEL_SECONDS[axes],
+            tiles * columns * float(SUMS**axes) * SUM_SECONDS,
+            sums / STRIDED_RATE + share * ranges * pairs * JOINT_TAPS_SECONDS,
+        )
     return (
         share * tiles * rows * JOINT_SOURCE_SECONDS,
         share * tiles * columns * JOINT_GRADIENT_SECONDS,

@@ -1,10 +1,8 @@
-"""Plan of Winograd's minimal filtering of layers of three taps with strides of two: the forward pass alone.
-
-Their data gradients and weight gradients are those of direct convolution.
-"""
+"""Plan of Winograd's minimal filtering of layers of three taps with strides of two: forward pass and data gradient."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 from znnpy.network.types import ONCE
@@ -21,11 +19,13 @@ SEEN = 2 * NEW + 1
 """Voxels of a tile along a strided axis, for each of which there is a product; sums are `SUMS`."""
 SUMS = NEW + 1
 # Of a line's transform: 2 for each coefficient that is not 0.
-VOXEL_FLOPS, SUM_FLOPS = 2 * 24, 2 * 14
+VOXEL_FLOPS, SUM_FLOPS, BACK_FLOPS = 2 * 24, 2 * 14, 2 * 16
 # Of one core, on the scale of large patches (`direct.PATCH_RATE`).
 PRODUCT_RATE = 165e9  # flop/s
 # Of LANES_COUNTED channels: of a voxel, by the axes that are transformed, and of a sum. Cubes leave the near caches.
 VOXEL_SECONDS, SUM_SECONDS = {2: 1.7e-9, 3: 3.9e-9}, 2.1e-9
+# The same of data gradients: of a point of the gradient, and of a sum.
+POINT_SECONDS, MADE_SECONDS = 2.1e-9, {2: 2.1e-9, 3: 4.5e-9}
 # Tiles that share their reading of the filters, by the same; bytes/s of filters that take more bytes than FAR_BYTES.
 # Others are hidden behind products, which ask for them.
 GROUP = {2: 24, 3: 12}
@@ -64,6 +64,16 @@ def samples_together(shape: ConvShape) -> int:
     return min(shape.batch, -(-GROUP[2] // tile_count(shape))) if flat else 1
 
 
+def strided_back_transforms(shape: ConvShape) -> float:
+    """Return the operations of the transforms of a data gradient, of gradients and of sums, of all tiles."""
+    axes = sum(taps > 1 for taps in shape.size)
+    gradients = axes * SUMS ** (axes - 1) * BACK_FLOPS
+    # Two lines of sums for each of voxels.
+    sums = sum(SEEN ** (axes - 1 - axis) * (2 * NEW) ** axis for axis in range(axes))
+    tiles = shape.batch * tile_count(shape)
+    return float(tiles * (shape.outputs * gradients + shape.inputs * sums * 2 * SUM_FLOPS))
+
+
 def strided_seconds(shape: ConvShape) -> float:
     """Return the seconds of the forward pass on one core, without the transforms of filters."""
     axes = sum(taps > 1 for taps in shape.size)
@@ -76,3 +86,17 @@ def strided_seconds(shape: ConvShape) -> float:
     groups = -(-shape.batch // together) * -(-together * tiles // GROUP[axes])
     read = groups * bytes_ / READING_RATE if bytes_ > FAR_BYTES else 0.0
     return products + shape.batch * tiles * transforms + read
+
+
+def strided_back_seconds(shape: ConvShape) -> float:
+    """Return the seconds of the data gradient on one core, of a shape with exchanged ends, without its filters."""
+    axes = sum(taps > 1 for taps in shape.size)
+    # Tiles have four gradients an axis, and are about as many.
+    gradients = replace(shape, source=shape.target, target=shape.source)
+    tiles, (rows, columns) = tile_count(gradients), blocks_of(shape)
+    products = columns * LANES_COUNTED / shape.outputs * strided_products(gradients) / PRODUCT_RATE
+    transforms = rows * float(SUMS**axes) * POINT_SECONDS
+    transforms += columns * float(SEEN**axes) * MADE_SECONDS[axes]
+    bytes_ = points_bytes(shape)
+    read = -(-tiles // GROUP[axes]) * bytes_ if bytes_ > FAR_BYTES else 0.0
+    return products + shape.batch * (tiles * transforms + read / READING_RATE)

@@ -24,6 +24,7 @@ from znnpy.plan.algorithms.winograd_gradients import is_joint
 from znnpy.plan.algorithms.winograd_shallow import flat_of, is_shallow, shallow_flops
 from znnpy.plan.algorithms.winograd_strided import (
     is_strided,
+    strided_back_transforms,
     strided_products,
     strided_transforms,
 )
@@ -54,7 +55,7 @@ def operations(
     """Return the operations of the tiles of each pass, and of the filters that it transforms."""
     whole, found = layout.conv_shape(edge), Operations()
     if is_strided(whole):
-        return _of_strided(whole, edge)
+        return _of_strided(whole, edge, passes)
     # What learns first has no data gradient, which one task could make as well.
     inner = edge.source in trained_nodes(layout.network)
     joined = {"gradient", "weight"} <= set(passes) and inner and joins(layout, edge)
@@ -87,15 +88,21 @@ def operations(
     return found
 
 
-def _of_strided(shape: ConvShape, edge: Edge) -> Operations:
-    """Return the operations of a strided layer's forward pass, the only one that has tiles."""
-    bands, shape = len(shape.bands) or 1, shape.band
-    own, filters = Identity(edge.name, Pass.FORWARD, Part.WINOGRAD), sum(_lines(shape.size, 3))
-    made = shape.inputs * shape.outputs * FILTER_FLOPS * filters
-    return {
-        own: (strided_products(shape) + strided_transforms(shape)) * bands,
-        own._replace(part=Part.FILTER_POINTS): float(made * bands),
-    }
+def _of_strided(whole: ConvShape, edge: Edge, passes: Collection[PassName]) -> Operations:
+    """Return the operations of the passes of a strided layer."""
+    bands, shape, found = len(whole.bands) or 1, whole.band, Operations()
+    filters = shape.inputs * shape.outputs * FILTER_FLOPS * sum(_lines(shape.size, 3)) * bands
+    products, transforms = strided_products(shape) * bands, strided_transforms(shape) * bands
+    for which in passes:
+        own = Identity(edge.name, PASS_OF[which], Part.WINOGRAD)
+        if which == "weight":
+            found[own._replace(part=Part.TILES)] = transforms
+            found[own] = products + filters
+        else:
+            back = which == "gradient"
+            found[own] = products + (strided_back_transforms(shape) * bands if back else transforms)
+            found[own._replace(part=Part.FILTER_POINTS)] = float(filters)
+    return found
 
 
 def _sums_points(layout: Layout, edge: Edge, shape: ConvShape) -> bool:

@@ -40,6 +40,19 @@ def unframed(build: Build, edge: Edge) -> Triple:
     return firsts(build.layout.padding(edge)) if build.layout.sees_zeros(edge) else (0, 0, 0)
 
 
+def reached(edge: Edge, source: Triple, target: Triple, before: Triple) -> Triple:
+    """Return the voxels of the source, from its first one on, that any filter of an edge meets.
+
+    `before`: those before its first one that the target's first ones see.
+    """
+    axes = zip(source, target, edge.stride, edge.size, before, strict=True)
+    z, y, x = (
+        min(extent, (count - 1) * step + taps - outside)
+        for extent, count, step, taps, outside in axes
+    )
+    return z, y, x
+
+
 def dilation_of(build: Build, edge: Edge) -> Triple:
     """Return the voxels from tap to tap; 1 along axes of one tap, whose voxels are a single lattice."""
     return lattice_steps(edge.size, build.layout.geometry.dilations[edge.name])

@@ -11,6 +11,7 @@ from znnpy_kernels.winograd.filters import EXCHANGING, FILTERS, SCRATCH_FLOATS, 
 from znnpy_kernels.winograd.forms import FORMS
 from znnpy_kernels.winograd.panel_filters import PAIR
 from znnpy_kernels.winograd.strided import STRIDED_FILTERS
+from znnpy_kernels.winograd.strided_back import STRIDED_EXCHANGING
 
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.layout import Layout
@@ -103,9 +104,11 @@ def _transform(
         **build.worker_scratch(SCRATCH_FLOATS),
     }
     serves = Pass.BACKWARD if backward else Pass.FORWARD
-    as_they_lie = FILTERS if edge.stride == ONCE else STRIDED_FILTERS
+    plain = edge.stride == ONCE
+    exchanging = EXCHANGING if plain else STRIDED_EXCHANGING
+    as_they_lie = FILTERS if plain else STRIDED_FILTERS
     step.add_calls(
-        (EXCHANGING if backward else as_they_lie)[edge.size],
+        (exchanging if backward else as_they_lie)[edge.size],
         range(len(runs)),
         lambda number: {
             **words,

@@ -16,6 +16,13 @@ from znnpy_kernels.winograd.gradient_points import (
 )
 from znnpy_kernels.winograd.gradient_sums import WINOGRAD_GRADIENT_SUMS, sums_floats
 from znnpy_kernels.winograd.shallow_gradient import SUMS_FLOATS, winograd_shallow_sums
+from znnpy_kernels.winograd.strided_gradient import (
+    STRIDED_GRADIENT_POINTS,
+    STRIDED_SOURCE_POINTS,
+    STRIDED_SUMS,
+    strided_block_floats,
+    strided_points_floats,
+)
 
 from znnpy.engine.convolution.padding_taps import clear_unmet
 from znnpy.engine.convolution.ring_buffers import ring_slot
@@ -23,6 +30,7 @@ from znnpy.engine.convolution.winograd.arguments import (
     begin_inside,
     dilation_of,
     place_words,
+    reached,
     size_words,
     tile_planes,
     tile_rows,
@@ -48,6 +56,7 @@ from znnpy.plan.algorithms.winograd_gradients import (
     joint_seconds,
 )
 from znnpy.plan.algorithms.winograd_shallow import flat_edge, flat_of, is_shallow, shallow_sums
+from znnpy.plan.algorithms.winograd_strided import is_strided
 from znnpy.plan.algorithms.winograd_tiles import new_voxels, tiles_by_axis
 from znnpy.plan.partition import evenly
 
@@ -82,8 +91,8 @@ def emit_joint(
 
     `updated`: of a single range, whose tasks update the filters and keep no gradient.
     """
-    parameter, made = build.parameters[edge.name], _Shallow if is_shallow(shape) else _Stages
-    stages = made(step, build, edge, gradient, shape)
+    parameter, made = build.parameters[edge.name], _Strided if is_strided(shape) else _Stages
+    stages = (_Shallow if is_shallow(shape) else made)(step, build, edge, gradient, shape)
     if updated:
         stages.emit(0, None)
         return
@@ -105,6 +114,7 @@ class _Stages:
         self.source, self.parameter = build.seen(edge), build.parameters[edge.name]
         self.size, self.dilation = edge.size, dilation_of(build, edge)
         self.ranges = list(_ranges(gradient, self.size, self.dilation, shape))
+        self.seen = self.source.shape
         # In turn, so that workers who make neighbouring ranges wait for no leaf.
         self.leaves = joint_leaves(shape, len(self.ranges))
         self.seconds = joint_seconds(shape)
@@ -123,14 +133,15 @@ class _Stages:
 
     def emit(self, number: int, leaf: Buffer | None, *, adds: bool = False) -> None:
         """Declare the tasks of a range, whose sums go or are added to a leaf; None: to the update of the filters."""
-        own, blocks = self.ranges[number], self.source.blocks + self.gradient.blocks
-        ring = Name(POINTS, self.edge.name)
-        floats = blocks * block_floats(self.size, self.most)
+        own, ring = self.ranges[number], Name(POINTS, self.edge.name)
+        floats = self._gradient_points(self.most) + self.gradient.blocks * self._floats(
+            self.most, of_source=False
+        )
         points = ring_slot(self.step, self.build, ring, floats, number, len(self.ranges))
         tiles = sum(part.inside for part in own)
         of_source, of_gradient, sums = (it * tiles / self.tiles for it in self.seconds)
-        self._emit_points(own, points, SOURCE_POINTS[self.size], of_source, of_source=True)
-        self._emit_points(own, points, GRADIENT_POINTS[self.size], of_gradient, of_source=False)
+        self._emit_points(own, points, of_source, of_source=True)
+        self._emit_points(own, points, of_gradient, of_source=False)
         if leaf is None:
             self._emit_updates(tiles, points, sums)
             return
@@ -171,7 +182,6 @@ class _Stages:
         self,
         own: Sequence[_Tiles],
         points: Buffer,
-        kernel: Kernel,
         seconds: float,
         *,
         of_source: bool,
@@ -179,12 +189,14 @@ class _Stages:
         images = self.source if of_source else self.gradient
         before = 0 if of_source else self.source.blocks
         total, first = sum(tiles.inside for tiles in own), 0
-        step = 4 * block_floats(self.size, total)
+        step = 4 * self._floats(total, of_source=of_source)
+        target = points.address + (0 if of_source else 4 * self._gradient_points(total))
+        kernel, scratch = self._points_kernel(of_source=of_source)
         words = {
-            **size_words("images_size", images.shape),
+            **size_words("images_size", self.seen if of_source else images.shape),
             **size_words("gradient_size", self.gradient.shape),
             **size_words("dilation", self.dilation),
-            **self.build.worker_scratch(points_scratch_floats(self.size)),
+            **self.build.worker_scratch(scratch),
             "tiles": total,
         }
         for strand, tiles in enumerate(own):
@@ -198,7 +210,7 @@ class _Stages:
                         **self._tile_words(tiles),
                         "blocks": high - low,
                         "first": first,
-                        "target": points.address + (before + low) * step,
+                        "target": target + low * step,
                     },
                     what=Identity(self.edge.name, Pass.WEIGHT, Part.TILES),
                     cost=seconds * share * (high - low) / images.blocks,
@@ -225,7 +237,21 @@ class _Stages:
         first, last = planes_of(self.gradient, self.size, self.dilation, tiles.low, tiles.high)
         if not of_source:
             return first, last
-        return first, min(self.source.extent, last + (self.size[cut] - 1) * self.dilation[cut])
+        apart, reach = self.edge.stride[cut], (self.size[cut] - 1) * self.dilation[cut]
+        return first * apart, min(self.source.extent, (last - 1) * apart + 1 + reach)
+
+    def _floats(self, tiles: int, *, of_source: bool) -> int:
+        """Return the floats of the points of so many tiles of a block of the source, or of the gradient."""
+        return block_floats(self.size, tiles)
+
+    def _gradient_points(self, tiles: int) -> int:
+        """Return the floats before the points of the gradient, which follow those of the source."""
+        return self.source.blocks * self._floats(tiles, of_source=True)
+
+    def _points_kernel(self, *, of_source: bool) -> tuple[Kernel, int]:
+        """Return the kernel of points of source or gradient, and floats of its scratch."""
+        kernels = SOURCE_POINTS if of_source else GRADIENT_POINTS
+        return kernels[self.size], points_scratch_floats(self.size)
 
     def _kernel(self, inputs: int, outputs: int) -> tuple[Kernel, int, Mapping[str, int]]:
         """Return the kernel of sums of so many channels, floats of its scratch, and its own argument words."""
@@ -243,7 +269,9 @@ class _Stages:
         adds: bool = False,
         follows: bool = False,
     ) -> None:
-        step, behind = 4 * block_floats(self.size, tiles), self.source.blocks
+        behind = self.source.blocks
+        source = 4 * panel.sources.start * self._floats(tiles, of_source=True)
+        gradient = panel.targets.start * self._floats(tiles, of_source=False)
         pieces = [self.parameter.pieces[piece] for piece in panel.pieces]
         # Pieces go by outputs first: those of the first group of outputs have all inputs of the panel.
         inputs = sum(piece.inputs for piece in pieces[: len(panel.sources)])
@@ -253,8 +281,8 @@ class _Stages:
             {
                 **words,
                 **self.build.worker_scratch(floats),
-                "source": points.address + panel.sources.start * step,
-                "gradient": points.address + (behind + panel.targets.start) * step,
+                "source": points.address + source,
+                "gradient": points.address + 4 * (self._gradient_points(tiles) + gradient),
                 "tiles": tiles,
                 "inputs": inputs,
                 "blocks": len(panel.targets),
@@ -271,6 +299,27 @@ class _Stages:
             writes=[written],
             follows=follows,
         )
+
+
+class _Strided(_Stages):
+    """Of strided layers: nine points of the source along a strided axis, five of the gradient."""
+
+    def __init__(
+        self, step: Step, build: Build, edge: Edge, gradient: Tensor, shape: ConvShape
+    ) -> None:
+        super().__init__(step, build, edge, gradient, shape)
+        # What a stride leaves over is not seen: tiles at the end would mix it into sums.
+        self.seen = reached(edge, self.source.shape, gradient.shape, (0, 0, 0))
+
+    def _floats(self, tiles: int, *, of_source: bool) -> int:
+        return strided_block_floats(self.size, tiles, of_source=of_source)
+
+    def _points_kernel(self, *, of_source: bool) -> tuple[Kernel, int]:
+        kernels = STRIDED_SOURCE_POINTS if of_source else STRIDED_GRADIENT_POINTS
+        return kernels[self.size], strided_points_floats(self.size)
+
+    def _kernel(self, inputs: int, outputs: int) -> tuple[Kernel, int, Mapping[str, int]]:
+        return STRIDED_SUMS[self.size], sums_floats(self.size, inputs, outputs), {}
 
 
 class _Shallow(_Stages):

@@ -22,6 +22,7 @@ from znnpy.engine.convolution.winograd.operands import Ends, Finish, strands
 from znnpy.engine.convolution.winograd.slab_kernels import makes_both, slab_kernel
 from znnpy.engine.convolution.winograd.stages import emit_staged
 from znnpy.engine.convolution.winograd.strided import emit_strided
+from znnpy.engine.convolution.winograd.strided_back import emit_strided_back
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.joined_gradients import applied_backward
 from znnpy.engine.memory.regions import Buffer
@@ -60,8 +61,13 @@ def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
     The gradients of the source's function and bias are made where nothing else reads its images. Where the weight
     gradient has made it in passing, nothing is left to do.
     """
-    if not makes_both(build, edge):
-        _emit(step, _back(build, edge, gradient))
+    if makes_both(build, edge):
+        return
+    ends = _back(build, edge, gradient)
+    if is_strided(ends.shape):
+        emit_strided_back(step, ends, made(step, build, edge, backward=True))
+    else:
+        _emit(step, ends)
 
 
 def both_gradients(step: Step, build: Build, edge: Edge, gradient: Tensor) -> list[Buffer]:

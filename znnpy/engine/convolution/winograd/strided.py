@@ -1,4 +1,4 @@
-"""Tasks of the forward pass of strided layers by Winograd's minimal filtering (`znnpy_kernels.winograd.strided`)."""
+"""Tasks of strided layers by Winograd's minimal filtering: the forward pass (`znnpy_kernels.winograd.strided`)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from znnpy_kernels.winograd.strided_lines import STRIDED_FORMS
 
 from znnpy.engine.convolution.winograd.arguments import (
     place_words,
+    reached,
     size_words,
     tile_planes,
     tile_words,
@@ -19,7 +20,6 @@ from znnpy.engine.memory.regions import Buffer
 from znnpy.engine.memory.tensors import Planes
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import Part
-from znnpy.network.types import Triple
 from znnpy.plan.algorithms.winograd_strided import samples_together, strided_seconds
 from znnpy.plan.algorithms.winograd_tiles import tile_count
 from znnpy.plan.partition import evenly
@@ -27,17 +27,6 @@ from znnpy.plan.partition import evenly
 PAIR = 2  # blocks of outputs whose filters lie side by side
 AGAIN = 0.15
 """What each part of a task's outputs takes again, as a share of all of them: the transforms of its tiles."""
-
-
-def _seen(ends: Ends) -> Triple:
-    """Return the voxels of the source, from its first one on, that any filter meets."""
-    edge, before = ends.edge, unframed(ends.build, ends.edge)
-    reach = zip(ends.target.shape, edge.stride, edge.size, before, strict=True)
-    z, y, x = (
-        min(extent, (count - 1) * step + taps - outside)
-        for extent, (count, step, taps, outside) in zip(ends.source.shape, reach, strict=True)
-    )
-    return z, y, x
 
 
 def _samples(ends: Ends) -> list[tuple[int, int]]:
@@ -73,11 +62,11 @@ def emit_strided(step: Step, ends: Ends, points: Buffer) -> None:
     parts = grain.rounds(seconds, len(cuts) * len(samples), AGAIN)
     pairs = -(-target.blocks // PAIR)
     panels = [(PAIR * low, min(target.blocks, PAIR * high)) for low, high in evenly(pairs, parts)]
-    finish = Finish(ends, 0)
+    finish, before = Finish(ends, 0), unframed(ends.build, ends.edge)
     words = {
         **ends.words,
         # What a stride leaves over is not seen: tiles at the end would mix it into voxels that do not depend on it.
-        **size_words("source_size", _seen(ends)),
+        **size_words("source_size", reached(ends.edge, source.shape, target.shape, before)),
         **ends.build.worker_scratch(strided_floats(size, source.channels, target.channels)),
         "filters": points.address,
     }
