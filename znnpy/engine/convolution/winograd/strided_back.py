@@ -64,12 +64,12 @@ def emit_strided_back(step: Step, ends: Ends, points: Buffer) -> None:
     own, across = axes[target.cut], axes[1 - target.cut]
     beside = prod(axis.tiles for axis in axes) // own.tiles
     # Few workers have enough to do: tasks have the tiles of half a group, all of which read filters once.
-    most = min(own.tiles, -(-group_of(STRIDED_FORMS[size]) // (2 * beside)))
+    least = min(own.tiles, -(-group_of(STRIDED_FORMS[size]) // (2 * beside)))
     # Sums for the bias have the same leaves for any number of workers.
     if ends.node:
-        cuts = light_ranges(own.tiles, seconds, most)
+        cuts = light_ranges(own.tiles, seconds, least)
     else:
-        cuts = grain.ranges(own.tiles, seconds, 1 if grain.many else most)
+        cuts = grain.ranges(own.tiles, seconds, 1 if grain.many else least)
     parts = grain.rounds(seconds * target.batch, len(cuts) * target.batch, AGAIN)
     pairs = -(-target.blocks // PAIR)
     panels = [(PAIR * low, min(target.blocks, PAIR * high)) for low, high in evenly(pairs, parts)]
