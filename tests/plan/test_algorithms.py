@@ -11,6 +11,7 @@ from znnpy.network.types import Edge, Network, Node
 from znnpy.plan import ALGORITHMS, PASSES, ConvShape, LayerPlan, Method, Plan
 from znnpy.plan.algorithms import (
     depthwise,
+    spectral,
     winograd,
     winograd_gradients,
     winograd_strided,
@@ -116,6 +117,22 @@ def test_wide_layers_of_few_voxels_do_not_read_transformed_filters(images, exten
     assert winograd.makes_filters(shape)
     seconds = {name: ALGORITHMS[name].patch_seconds(shape, None) for name in ("direct", "winograd")}
     assert min(seconds, key=seconds.__getitem__) == "winograd"
+
+
+@pytest.mark.parametrize(
+    ("size", "transposed", "tried"), [(3, False, False), (5, False, True), (3, True, True)]
+)
+def test_strided_layers_are_not_tried_by_spectra_where_phases_have_winograds_tiles(
+    size, transposed, tried
+):
+    ends = (32, 32, 32), (16, 16, 16)
+    sides = ((1, 1),) * 3 if size == 3 else ((2, 2),) * 3
+    source, target = reversed(ends) if transposed else ends
+    shape = ConvShape(
+        64, 64, (size,) * 3, ONE, (2, 2, 2), source, target, 2, padding=sides, transposed=transposed
+    )
+    assert bool(spectral.patch_methods(shape, 1.0)) == tried
+    assert tried or not spectral.candidates(shape)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from znnpy.geometry import voxels
 from znnpy.network.types import Triple
-from znnpy.plan.algorithms import direct
+from znnpy.plan.algorithms import direct, winograd_strided
 from znnpy.plan.algorithms.protocol import Traits
 from znnpy.plan.cost import (
     CLEAR_RATIO,
@@ -113,10 +113,11 @@ def candidates(shape: ConvShape) -> list[Method]:
 
 
 def _loses(shape: ConvShape) -> bool:
-    """Return whether direct convolution beats every tile: phases fill few lanes, or tiles fill few vectors."""
-    # Measured: for 8 images or fewer direct convolution was always faster
-    # (docs/design/convolution.md, "Strides").
-    return shape.phases.split and min(shape.inputs, shape.outputs) <= FEW_IMAGES
+    """Return whether others beat every tile of a strided layer: its phases fill few lanes, or have Winograd's tiles."""
+    # Measured: for 8 images or fewer direct convolution was always faster (docs/design/convolution.md, "Strides");
+    # Winograd's filtering of phases takes 0.4 to 0.8 of the time of the best spectral tile (winograd.md, "Strides").
+    few = min(shape.inputs, shape.outputs) <= FEW_IMAGES
+    return shape.phases.split and (few or (not shape.transposed and winograd_strided.takes(shape)))
 
 
 def _taken_if_told(shape: ConvShape) -> list[Triple]:
