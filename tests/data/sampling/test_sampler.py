@@ -236,6 +236,16 @@ def test_rebalance_of_classes(mode: str) -> None:
     assert (weight * target).sum((1, 2, 3)) == pytest.approx([labels.size / 3] * 3, rel=1e-5)
 
 
+@pytest.mark.parametrize("mode", ["patch", "volume"])
+def test_values_have_no_classes_to_rebalance(mode: str) -> None:
+    labels = np.random.default_rng(0).choice([0, 3], (4, 6, 6), p=[0.8, 0.2])
+    scene = Scene({"in": ArrayVolume(labels)}, {"out": ArrayVolume(labels)})
+    for target, alike in ((ImageTarget(0.5), True), (BoundaryTarget(0), False)):
+        output = {"out": OutputPatch((4, 6, 6), target)}
+        made = Sampler([scene], {"in": InputPatch((4, 6, 6))}, output, rebalance=mode)
+        assert (len(np.unique(made.sample(0).weights["out"])) == 1) == alike
+
+
 def test_images_are_normalised_per_volume() -> None:
     volumes = [scene(), scene((6, 6, 6), 1000)]
     output = {"out": OutputPatch((1, 1, 1), ImageTarget())}
