@@ -55,7 +55,7 @@ def weighed_outputs(config: Config, network: Network) -> list[str]:
     weighed = {name for name in names if _weighs(config.training.loss_of(name))}
     if config.training.rebalance != "none":
         targets = make_targets(config, network)
-        weighed |= {name for name in names if not targets[name].values}
+        weighed |= {name for name in names if targets[name].balanced}
     return [name for name in names if name in weighed]
 
 

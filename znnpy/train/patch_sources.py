@@ -126,10 +126,10 @@ def _refuse_foreground(config: Config, targets: Mapping[str, Target]) -> None:
 
 def _doubt_rebalance(config: Config, targets: Mapping[str, Target]) -> None:
     """Warn where no output has classes that could be balanced."""
-    if config.training.rebalance != "none" and all(target.values for target in targets.values()):
+    if config.training.rebalance != "none" and not any(it.balanced for it in targets.values()):
         warnings.warn(
-            f"{config.place('training', 'rebalance')}: weighs classes, and outputs are values of any size, which have "
-            "none: it does nothing here",
+            f"{config.place('training', 'rebalance')}: weighs classes, and shape descriptors have none: it does "
+            "nothing here",
             stacklevel=3,
         )
 

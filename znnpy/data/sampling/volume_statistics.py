@@ -38,10 +38,10 @@ def examined(
 ) -> tuple[list[dict[str, Normalisation]], list[dict[str, ClassCounts]]]:
     """Return the normalisation of each scene's images by input node, and, if `counting`, class counts by output.
 
-    Outputs of values have no classes. Each volume is read by one rank, with the same results for any number of ranks.
+    Shape descriptors have no classes. Each volume is read by one rank, with the same results for any number of ranks.
     Errors as in `normalisation` and `check_labels`.
     """
-    classes = {node: it for node, it in targets.items() if counting and not it.values}
+    classes = {node: it for node, it in targets.items() if counting and it.balanced}
     looks = {
         **_at_images(scenes, partial(_numbers, mode, replace)),
         **_at_labels("labels", scenes, targets, check_labels),
