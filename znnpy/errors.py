@@ -3,11 +3,22 @@
 import os
 import re
 import sys
-from typing import TextIO
+from typing import Any, TextIO
 
 
 class ZnnpyError(Exception):
     """Base of every error that znnpy raises on purpose; its text is meant for the user."""
+
+    def __reduce__(self) -> Any:
+        """Pickle what it holds, not what it was made of: pools of processes wait for ever for what cannot be read."""
+        return _again, (type(self), self.args, self.__dict__)
+
+
+def _again(kind: type[ZnnpyError], args: tuple[Any, ...], state: dict[str, Any]) -> ZnnpyError:
+    """Return an error as it was pickled."""
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
 
 
 class ArgumentError(ZnnpyError, TypeError):
