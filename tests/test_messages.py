@@ -1,6 +1,25 @@
-"""Messages are printable and no longer than a screen."""
+"""Messages are printable and no longer than a screen, and errors come whole out of other processes."""
 
-from znnpy.errors import MOST_LETTERS, MOST_LINES, printable, screenful
+import copy
+import pickle
+
+import pytest
+
+from znnpy.config import MalformedConfigError, config_from
+from znnpy.engine.memory.limits import TooLargeError
+from znnpy.errors import MOST_LETTERS, MOST_LINES, OutputError, ZnnpyError, printable, screenful
+
+
+def test_errors_that_hold_more_than_their_text() -> None:
+    with pytest.raises(MalformedConfigError) as found:
+        config_from({"network": {}, "training": {"batch": 0}})
+    errors: list[ZnnpyError] = [
+        found.value, TooLargeError("it needs 2 bytes;", "1 byte"), OutputError("wrong", "out"), ZnnpyError("one")
+    ]  # fmt: skip
+    for error in errors:
+        for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+            assert type(again) is type(error)
+            assert (str(again), vars(again)) == (str(error), vars(error))
 
 
 def test_control_characters_are_escaped() -> None:

@@ -1,12 +1,24 @@
 """The exceptions that users see, and how messages are cut and escaped for a terminal."""
 
+import os
 import re
 import sys
-from typing import TextIO
+from typing import Any, TextIO
 
 
 class ZnnpyError(Exception):
     """Base of every error that znnpy raises on purpose; its text is meant for the user."""
+
+    def __reduce__(self) -> Any:
+        """Pickle what it holds, not what it was made of: pools of processes wait for ever for what cannot be read."""
+        return _again, (type(self), self.args, self.__dict__)
+
+
+def _again(kind: type[ZnnpyError], args: tuple[Any, ...], state: dict[str, Any]) -> ZnnpyError:
+    """Return an error as it was pickled."""
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
 
 
 class ArgumentError(ZnnpyError, TypeError):
@@ -83,6 +95,8 @@ def told(error: BaseException) -> str:
     """Return the message that users get for an error; unexpected ones are called internal errors."""
     if usage := getattr(error, "format_message", None):  # typer's, of a wrong command line
         return str(usage())
+    if isinstance(error, FileNotFoundError) and error.filename is None and _is_nowhere():
+        return "the current folder was removed; change to one that is there"
     if isinstance(error, OSError) and error.strerror:
         where = f"{error.filename}: " if error.filename else ""
         return f"{where}{error.strerror}"
@@ -95,6 +109,14 @@ def told(error: BaseException) -> str:
         what = f"{type(error).__name__}: {error}".rstrip(": ")
         return f"internal error ({what}); --verbose shows where; please report it"
     return str(error) or type(error).__name__
+
+
+def _is_nowhere() -> bool:
+    try:
+        os.getcwd()  # noqa: PTH109 -- its error alone is wanted
+    except FileNotFoundError:
+        return True
+    return False
 
 
 MOST_LINES, MOST_LETTERS = 20, 2000  # of a message: what a terminal of 24 lines shows

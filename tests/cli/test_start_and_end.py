@@ -77,6 +77,33 @@ def test_ctrl_c_while_it_starts(config: Path) -> None:
     assert ended.count(130) > TIMES // 2
 
 
+CLOSED = """
+import os
+from znnpy.cli import main
+try:
+    main(["version"])
+except SystemExit as end:
+    null = os.stat(os.devnull).st_rdev
+    os._exit(end.code or any(os.fstat(number).st_rdev != null for number in range(3)))
+"""
+
+
+def test_streams_that_were_closed_give_their_numbers_to_no_file() -> None:
+    """What is written to these would be written into it."""
+    line = ["sh", "-c", '"$0" -c "$1" <&- >&- 2>&-', sys.executable, CLOSED]
+    assert subprocess.run(line).returncode == 0
+
+
+def test_a_current_folder_that_was_removed(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (gone := config.parent / "gone").mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert status_of("check", config, "--set", "run.directory=run") == 1
+    assert "the current folder was removed" in capfd.readouterr().err
+
+
 @pytest.mark.slow
 def test_too_few_addresses(config: Path) -> None:
     def limit() -> None:

@@ -193,6 +193,18 @@ def test_paths_count_from_the_folder_of_the_file(tmp_path: Path) -> None:
     assert config.run.directory == folder / "out"
 
 
+def test_paths_of_python_are_those_of_text(tmp_path: Path) -> None:
+    """Relative ones count from the folder: a run that goes on finds them where they were."""
+
+    def made(kind: Any) -> Config:
+        volume = {"image": {"": kind("raw.h5:raw")}, "labels": kind("labels.tif")}
+        training = {**BASE["training"], "start_from": kind("../weights.npz")}
+        return config_from({**BASE, "data": {"train": [volume]}, "training": training}, tmp_path)
+
+    assert made(Path) == made(str)
+    assert made(Path).training.start_from.weights == tmp_path / "../weights.npz"  # type: ignore[union-attr]
+
+
 def test_the_default_run_directory_lies_beside_the_file(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text("network: {znn: a.znn}\ntraining: {output_shape: 1}\n")
     assert load_config(tmp_path / "c.yaml").run.directory == tmp_path / "run"

@@ -1,7 +1,9 @@
 """Ends that nobody wished for: models dropped, forked and interrupted."""
 
+import copy
 import gc
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -15,6 +17,7 @@ from odd_networks import network, size
 from small_models import data, small
 
 from znnpy.engine import Model
+from znnpy.errors import ZnnpyError
 
 
 def test_a_model_that_nobody_holds_leaves_no_threads():
@@ -28,6 +31,13 @@ def test_a_model_that_nobody_holds_leaves_no_threads():
     while (left := set(threading.enumerate()) - before) and time.monotonic() < limit:
         time.sleep(0.01)
     assert not left
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_copies_say_how_to_have_another_one(again):
+    """They would share threads, memory and the number of updates, or have none."""
+    with small(threads=1) as model, pytest.raises(ZnnpyError, match="neither copied nor pickled"):
+        again(model)
 
 
 def run(script):
@@ -49,6 +59,7 @@ def test_memory_stays_until_an_update_of_a_dropped_model_is_over():
         import gc
         import numpy as np
         from znnpy.engine import Model
+from znnpy.errors import ZnnpyError
         wide = {"conv": {"channels": 24, "size": 3, "function": "relu"}}
         layers = [wide] * 4 + [{"conv": {"channels": 2, "size": 3}}]
         for _ in range(4):
@@ -72,6 +83,7 @@ def test_a_forked_child_is_told_that_threads_do_not_survive():
         import os, signal, warnings
         import numpy as np
         from znnpy.engine import Model
+from znnpy.errors import ZnnpyError
         from znnpy.errors import ZnnpyError
         warnings.simplefilter("ignore")
         layers = [{"conv": {"channels": 2, "size": 3}}]

@@ -29,6 +29,13 @@ def test_kinds_of_volumes(tmp_path: Path, shape: tuple[int, ...], channels: int)
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.png"]
 
 
+def test_images_of_truth_values_are_those_of_zeros_and_ones(tmp_path: Path) -> None:
+    raw = RANDOM.integers(0, 2, (2, 20, 20)).astype(np.bool_)
+    for name, image in (("a", raw), ("b", raw.astype(np.uint8))):
+        side_by_side(tmp_path / f"{name}.png", image, raw[None], raw[None].astype(np.float32))
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+
+
 def test_panels_in_order_and_the_slice_asked_for(tmp_path: Path) -> None:
     """Slice 2 of the label is all 1, of the prediction all 0.5, anywhere else 0."""
     raw = RANDOM.uniform(size=(4, 20, 20))

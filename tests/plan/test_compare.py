@@ -7,7 +7,7 @@ import pytest
 
 from znnpy.cli.config_summary import compared
 from znnpy.plan.cost import ConvShape
-from znnpy.plan.joint_choice import cheapest, shared_total
+from znnpy.plan.joint_choice import cheapest, needed, shared_total
 from znnpy.plan.types import COST_PARTS, PASSES, Costs, Method, PartSeconds
 
 METHODS = [Method("direct"), Method("spectral", (8, 8, 8)), Method("spectral", (16, 16, 16))]
@@ -58,3 +58,16 @@ def test_tasks_that_make_both_gradients_are_half_of_each() -> None:
     assert [(row.step, row.seconds) for row in rows] == [
         ("forward", 3.0), ("gradient", 2.5), ("weight", 3.0)
     ]  # fmt: skip
+
+
+def test_a_pass_without_tasks_of_its_own_takes_its_half() -> None:
+    """Where all that makes the filters' gradient makes the data's, too."""
+    lines: PartSeconds = {"forward": 3.0, "gradient": 0.5, "gradients": 4.0}
+    shape = ConvShape(16, 16, (3, 1, 1), (1,) * 3, (1,) * 3, (14,) * 3, (12, 14, 14), 1)
+    for least in (1.0, 9.0):
+        costs: Costs = {Method("winograd"): lines, Method("direct"): dict.fromkeys(PASSES, least)}
+        rows = compared(shape, cheapest(needed(costs, shape)), costs)
+        found = [(row.step, row.seconds, row.other_seconds) for row in rows]
+        ours = [("forward", 3.0, 9.0), ("gradient", 2.5, 11.0), ("weight", 2.0, 11.0)]
+        theirs = [("forward", 1.0, 3.0), ("gradient", 1.0, 4.5), ("weight", 1.0, 4.0)]
+        assert found == (ours if least == 9 else theirs)

@@ -232,6 +232,15 @@ def test_what_is_frozen_stays(pretrained: Path, tuned: Path) -> None:
         assert not np.array_equal(used["conv2"], wanted["conv2"])
 
 
+def test_another_run_begins_with_what_was_frozen(tuned: Path, tmp_path: Path) -> None:
+    """Whose average never began."""
+    wanted = read_run(tuned, Quiet(), ["inference.recalibrate=false"]).weights.parameters
+    file = listed(tuned / "checkpoints")[0]
+    for where in (tuned, file):
+        found = begun(tmp_path, f"training.start_from={where}").parameters
+        assert all(np.array_equal(found[name], wanted[name]) for name in wanted)
+
+
 def test_stopped_at_its_beginning_or_later_it_has_the_same_bits(
     pretrained: Path, tuned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,6 +39,25 @@ def test_volumes_that_have_changed_are_told_once(tmp_path: Path) -> None:
     assert "trained on until now" not in told(6)
 
 
+def test_volumes_for_validation_that_have_changed_are_told(tmp_path: Path) -> None:
+    """Of whose scores the best is chosen."""
+    config = write_config(tmp_path)
+    shutil.copyfile(tmp_path / "data.h5", tmp_path / "held.h5")
+    held = f"[{{image: {tmp_path}/held.h5:raw, labels: {tmp_path}/held.h5:labels}}]"
+
+    def told(iterations: int) -> str:
+        words = f"training.iterations={iterations}", f"data.validation={held}", "data.test=[]"
+        return znnpy("train", config, *(word for it in words for word in ("--set", it))).stderr
+
+    assert "until now" not in told(1)
+    with h5py.File(tmp_path / "held.h5", "r+") as file:
+        file["raw"][3:6] = 7
+    said = told(2)
+    assert "not what this run was validated on until now: data.validation.0, image input;" in said
+    assert "trained on until now" not in said
+    assert "until now" not in told(3)
+
+
 def test_voxels_of_another_size_than_trained_on_are_told(tmp_path: Path) -> None:
     config, run = write_config(tmp_path), tmp_path / "run"
     with h5py.File(tmp_path / "data.h5", "r+") as file:

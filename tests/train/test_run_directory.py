@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from znnpy.errors import RunError
+from znnpy.train import run_directory
 from znnpy.train.run_directory import RunDirectory, require_run
 
 HOLD = """
@@ -27,6 +28,23 @@ def test_a_second_process_is_refused_until_the_first_dies(tmp_path):
         holder.kill()
         holder.wait()
     RunDirectory.open(tmp_path / "run").close()
+
+
+def test_a_lock_that_went_with_its_folder_holds_nothing(tmp_path, monkeypatch):
+    """Another process may have a new one by the same name already."""
+    path, lock = tmp_path / "run", run_directory.fcntl.flock
+
+    def late(*given):
+        monkeypatch.setattr(run_directory.fcntl, "flock", lock)
+        shutil.rmtree(path)
+        with RunDirectory.open(path) as run:
+            run.begin("config", {})
+        lock(*given)
+
+    monkeypatch.setattr(run_directory.fcntl, "flock", late)
+    with pytest.raises(RunError, match="repeat the command"):
+        RunDirectory.open(path)
+    RunDirectory.open(path).close()
 
 
 def test_overwrite_removes_only_our_files(tmp_path):

@@ -15,6 +15,7 @@ import pytest
 from small_run import Forked, state, write_config, znnpy
 
 from znnpy.train.loop import Loop
+from znnpy.train.validation import Validation
 
 ITERATIONS = 150
 
@@ -140,6 +141,27 @@ def test_stopped_by_a_signal_it_saves_says_so_and_goes_on(undisturbed, config, n
     assert f"stopped at iteration {int(name[10:19])} of {ITERATIONS}" in errors
     znnpy("train", config)
     assert state(config.parent / "run") == state(undisturbed / "run")
+
+
+def test_a_signal_in_the_last_validation_ends_it_and_the_next_start_makes_it(config, monkeypatch):
+    """All updates are done, and the run is not: neither that validation nor the scores are there."""
+    sets = ("training.iterations=2", "training.validation={every: 9, patches: 1}")
+    words = ["train", config, *(word for it in sets for word in ("--set", it))]
+    scores = Validation._scores
+
+    def interrupted(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return scores(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Validation, "_scores", interrupted)
+        said = znnpy(*words, code=128 + signal.SIGTERM).stderr
+    assert "stopped at iteration 2 of 2" in said
+    assert not (config.parent / "run/result.json").exists()
+    znnpy(*words)
+    assert (config.parent / "run/result.json").exists()
+    records = map(json.loads, (config.parent / "run/log.jsonl").read_text().splitlines())
+    assert [it["iteration"] for it in records if "validation" in it] == [2]
 
 
 @pytest.mark.slow

@@ -70,6 +70,13 @@ def test_second_signal_leaves_at_once():
     assert (done.returncode, done.stdout) == (130, "2\n")
 
 
+def test_second_signal_leaves_at_once_where_nobody_hears_of_it():
+    """Of a process without that stream its number is a file's."""
+    code = TWICE.replace("import ", "import sys; sys.stderr = None\nimport ", 1)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "2\n", "")
+
+
 def test_a_terminal_that_closes_sends_its_signal_twice():
     code = """
 import os, signal

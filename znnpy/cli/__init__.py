@@ -21,6 +21,7 @@ def main(arguments: "Sequence[str] | None" = None) -> None:
     goes into imports, which an exception would leave with a traceback. So nothing is imported before it
     that Python has not loaded by itself.
     """
+    _stand_in()
     if arguments is None:
         _signal.signal(_signal.SIGINT, _interrupted)
     from znnpy.cli.module_loading import loading
@@ -28,6 +29,15 @@ def main(arguments: "Sequence[str] | None" = None) -> None:
     with loading():
         from znnpy.cli.app import main as run
     run(arguments)
+
+
+def _stand_in() -> None:
+    """Have streams that were closed before the start lead nowhere, before a run's files take their numbers."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            number = os.open(os.devnull, os.O_RDWR)  # the lowest that is free: the stream's own
+            os.set_inheritable(number, True)  # as compilers in other processes inherit them
+            setattr(sys, name, open(number, "r" if name == "stdin" else "w"))  # noqa: PTH123, SIM115
 
 
 def _interrupted(number: int, _frame: "FrameType | None") -> None:

@@ -45,7 +45,7 @@ from znnpy.plan import PASSES, ConvShape, Plan
 from znnpy.plan.choose import MEASURED, UNMEASURED, Choice, estimated_costs, layer_costs, left_out
 from znnpy.plan.cost import MEMORY_RATE, convolutions
 from znnpy.plan.fingerprint import fingerprint
-from znnpy.plan.joint_choice import shared_total
+from znnpy.plan.joint_choice import needed, shared_total
 from znnpy.plan.partition import TARGET_SECONDS
 from znnpy.plan.types import Costs, LayerPlan, Method, PassName
 from znnpy.profile.machine import sgemm_rate
@@ -84,6 +84,8 @@ class Compared:
 def compared(shape: ConvShape, layer: LayerPlan, costs: Costs) -> list[Compared]:
     """Return the passes that a layer needs; `costs` has seconds by part of its methods and the others."""
     chosen: dict[PassName, Method] = {which: layer.method(which) for which in shape.passes}
+    # Tasks that make both gradients leave a pass nothing of its own.
+    costs = needed(costs, shape)
     least, met = shared_total(chosen, costs), dict[PassName, Method]()
     rows, before = [], 0.0
     for which, method in chosen.items():

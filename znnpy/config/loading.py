@@ -83,12 +83,13 @@ def check_section(section: type[Model], values: Mapping[str, Any], name: str) ->
 
 
 def _plain(value: Any) -> Any:
-    """Return the value with NumPy numbers as Python's, mappings as dicts and sequences as lists."""
+    """Return the value with NumPy numbers as Python's, paths as text, mappings as dicts and sequences as lists."""
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     if type(value) in (list, tuple):
         return type(value)(_plain(item) for item in value)
-    value = of_python(value)
+    # As text, relative ones count from the folder, and datasets may follow.
+    value = str(value) if isinstance(value, Path) else of_python(value)
     if isinstance(value, bool):
         return value
     if isinstance(value, Integral):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Never
+from typing import TYPE_CHECKING, Any, Never, SupportsIndex
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -413,6 +413,13 @@ class Model(Closing):
         # First, so that calls are refused even if stopping the workers is interrupted.
         self._opened = None
         self._close()
+
+    def __reduce_ex__(self, protocol: SupportsIndex, /) -> Never:
+        """Raise ZnnpyError for copies and pickles: neither would have memory and threads of its own."""
+        raise ZnnpyError(
+            "a Model is neither copied nor pickled, as it has memory and threads: make another one of the same "
+            "arguments and give it these `parameters`, and `optimizer_state` and `iteration` to go on with"
+        )
 
     def _submit(
         self,

@@ -140,7 +140,9 @@ def stretched(image: Array, limits: tuple[float, float] | None = None) -> Array:
 
 def percentiles(image: Array) -> tuple[float, float]:
     """Return the 0.5th and 99.5th percentile of an image."""
-    low, high = np.percentile(image, (0.5, 99.5))
+    # NumPy subtracts neighbours, but no truth values.
+    values = image.view(np.uint8) if image.dtype == np.bool_ else image
+    low, high = np.percentile(values, (0.5, 99.5))
     return float(low), float(high)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from znnpy.config.models import AffinityTarget, Config
+from znnpy.data.config_volumes import make_targets
 from znnpy.data.sampling.sample import Patch
 from znnpy.errors import RunError
 from znnpy.learning.loss import LossKeys, Objective
@@ -51,10 +52,11 @@ def _recalibrates(config: Config, output: str) -> bool:
 def weighed_outputs(config: Config, network: Network) -> list[str]:
     """Return the outputs whose classes training weighs, by `rebalance` or by their loss."""
     names = [node.name for node in network.outputs]
+    weighed = {name for name in names if _weighs(config.training.loss_of(name))}
     if config.training.rebalance != "none":
-        return names
-    keys = {name: config.training.loss_of(name) for name in names}
-    return [name for name in names if _weighs(keys[name])]
+        targets = make_targets(config, network)
+        weighed |= {name for name in names if targets[name].balanced}
+    return [name for name in names if name in weighed]
 
 
 def _weighs(keys: LossKeys) -> bool:

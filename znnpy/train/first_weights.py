@@ -22,6 +22,7 @@ from znnpy.train.npz_reader import DAMAGE, Archive
 from znnpy.train.run_directory import CONFIG, ORIGIN, read_object, write_json
 
 _GROUP = "parameters/"  # begins the names of weights in a checkpoint
+_STATES = "optimizer_state/"  # and of what the optimiser keeps
 _SHOWN = 8  # names in a line
 
 
@@ -122,6 +123,9 @@ def _read(
         if kind.dtype.kind != "f" or kind.dtype.itemsize > 8:
             raise RunError(f"{theirs[:60]!r} is of {kind.dtype.name}, no floating-point numbers")
         found[ours] = file.array(member, negative=wanted.negative)
+        # The average of what was frozen never begins; others are 0 everywhere only where the weights are.
+        if member.startswith(_STATES) and not found[ours].any():
+            found[ours] = file.array(_GROUP + theirs, negative=wanted.negative)
         if not np.isfinite(found[ours].astype(wanted.dtype)).all():
             raise RunError(f"{theirs[:60]!r} has values beyond those of {wanted.dtype.name}")
         origin[ours] = theirs
@@ -139,7 +143,7 @@ def _members(file: Archive) -> dict[str, str]:
         raise ValueError("its numbers are no JSON object")
     begun = meta.get("iteration", 0) != 0
     found = {name.removeprefix(_GROUP): name for name in weights}
-    averages = {name: f"optimizer_state/{name}/{AVERAGE}" for name in found}
+    averages = {name: f"{_STATES}{name}/{AVERAGE}" for name in found}
     return {
         name: averages[name] if begun and averages[name] in file.kinds else member
         for name, member in found.items()

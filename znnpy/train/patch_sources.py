@@ -83,6 +83,7 @@ def make_sampler(
     _refuse_moves(config, training=varied)
     if training:
         _refuse_foreground(config, targets)
+        _doubt_rebalance(config, targets)
     augmentation = Augmentation(
         "".join(augment.flips), augment.swaps, augment if augment.distorts else None
     )
@@ -120,6 +121,16 @@ def _refuse_foreground(config: Config, targets: Mapping[str, Target]) -> None:
         raise ConfigError(
             f"{place}: outputs are values of any size, which have no foreground; it needs boundaries, affinities, "
             "masks, classes or probabilities"
+        )
+
+
+def _doubt_rebalance(config: Config, targets: Mapping[str, Target]) -> None:
+    """Warn where no output has classes that could be balanced."""
+    if config.training.rebalance != "none" and not any(it.balanced for it in targets.values()):
+        warnings.warn(
+            f"{config.place('training', 'rebalance')}: weighs classes, and shape descriptors have none: it does "
+            "nothing here",
+            stacklevel=3,
         )
 
 

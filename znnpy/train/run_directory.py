@@ -308,6 +308,11 @@ def _locked(path: Path) -> IO[str]:
             f"run directory {path.parent} is in use by another process (pid {holder}); "
             "wait for it or choose another directory"
         ) from error
+    if os.fstat(file.fileno()).st_nlink == 0:
+        file.close()
+        raise RunError(
+            f"run directory {path.parent} was removed by the process that had it; repeat the command"
+        )
     with explained(path, RunError):
         try:
             # Only after the lock is ours: the number in it is the holder's.

@@ -47,7 +47,7 @@ from znnpy.train.drift import Drift
 from znnpy.train.environment import Member, member, refuse_mixed, share_host
 from znnpy.train.final_evaluation import evaluate_run, held_out, is_scored, spoken, write_result
 from znnpy.train.first_weights import keep_origin
-from znnpy.train.known_volumes import keep, known_to_all, tell_changed
+from znnpy.train.known_volumes import keep, known, known_to_all, tell_changed
 from znnpy.train.labelled_window import with_window
 from znnpy.train.learning_rate import learning_rate
 from znnpy.train.log import RunLog, up_to
@@ -139,6 +139,7 @@ class _Session:
     ) -> None:
         self._run, self._config, self._standing = run, config, standing
         self._reporter, self._world, self._members = reporter, world, members
+        self._signals = signals
         self._stop: Stop = signals if world.size == 1 else CommonStop(signals, world)
         self._network = trained_network(config)
         self._losses = training_losses(config, self._network)
@@ -167,8 +168,10 @@ class _Session:
                 f"this run is finished, {done} iterations are done; raise {more} to "
                 "train on, or start anew with --overwrite"
             )
-        if done < training.iterations and not best.enough:
-            return Outcome(self._run.path, done, training.iterations, self._stop.requested)
+        # A signal may have cut the last validation short, which the next start makes.
+        stopped = self._stop.requested or self._signals.requested
+        if stopped or (done < training.iterations and not best.enough):
+            return Outcome(self._run.path, done, training.iterations, stopped, (), best.enough)
         found = self._finish(done)
         state = "ended early" if best.enough else "finished"
         show_finished(self._run.path, self._config, state, self._reporter.note)
@@ -192,18 +195,18 @@ class _Session:
         # compiled or written.
         source = self._source(stack)
         shifts = self._shifts(source)
-        # Of blocks each rank holds others, dealt anew.
-        hosts = [it["host"] for it in self._members]
-        volumes = (
-            known_to_all(source.scenes, self._world, hosts) if isinstance(source, Whole) else None
-        )
-        if volumes is not None:
-            tell_changed(self._run, volumes, self._reporter)
         validation = (
             open_sampler(stack, self._config, self._network, data.validation, "data.validation")
             if data.validation
             else None
         )
+        # Of blocks each rank holds others, dealt anew.
+        volumes = None
+        if isinstance(source, Whole):
+            hosts = [it["host"] for it in self._members]
+            volumes = known_to_all(source.scenes, self._world, hosts)
+            volumes |= known((), validation.scenes if validation else ())
+            tell_changed(self._run, volumes, self._reporter)
         # A wrong name or size shall not show after days of training.
         for section in held_out(self._config):
             unread = data.model_copy(update={"in_memory": False})

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any, Protocol, Self
 
+from znnpy.errors import is_terminal
+
 # Longer: a process that hangs in a library keeps the terminal. Shorter: temporary files stay
 # behind.
 GRACE = 1.0  # seconds to clean up in where nothing needs to be saved
@@ -133,6 +135,7 @@ def leave_at_once(code: int) -> None:
     """End the process without cleaning up, with a message, and show the cursor that a progress bar hid."""
     with contextlib.suppress(OSError):
         # By file number: a handler may have interrupted a write of sys.stderr, whose lock is then
-        # taken.
-        os.write(2, (_SHOW_CURSOR if sys.stderr.isatty() else b"") + _LEFT)
+        # taken. Without that stream the number may be that of a file of the run.
+        if sys.stderr is not None:
+            os.write(2, (_SHOW_CURSOR if is_terminal(sys.stderr) else b"") + _LEFT)
     os._exit(code)

@@ -14,6 +14,7 @@ from znnpy.data.samples.image_labels import spread
 from znnpy.data.sampling.augmentation import Augmentation
 from znnpy.data.sampling.sample import InputPatch, OutputPatch, Patch, stacked
 from znnpy.data.sampling.sampler import Sampler
+from znnpy.data.sampling.shape_descriptors import LsdTarget
 from znnpy.data.sampling.targets import (
     AffinityTarget,
     BoundaryTarget,
@@ -234,6 +235,16 @@ def test_rebalance_of_classes(mode: str) -> None:
     target, weight = patch.targets["out"], patch.weights["out"]
     assert (weight == weight[0]).all()
     assert (weight * target).sum((1, 2, 3)) == pytest.approx([labels.size / 3] * 3, rel=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["patch", "volume"])
+def test_shape_descriptors_have_no_classes_to_rebalance(mode: str) -> None:
+    labels = np.random.default_rng(0).choice([0, 3], (4, 6, 6), p=[0.8, 0.2])
+    scene = Scene({"in": ArrayVolume(labels)}, {"out": ArrayVolume(labels)})
+    for target, alike in ((LsdTarget((1, 1, 1)), True), (BoundaryTarget(0), False)):
+        output = {"out": OutputPatch((4, 6, 6), target)}
+        made = Sampler([scene], {"in": InputPatch((4, 6, 6))}, output, rebalance=mode)
+        assert (len(np.unique(made.sample(0).weights["out"])) == 1) == alike
 
 
 def test_images_are_normalised_per_volume() -> None:

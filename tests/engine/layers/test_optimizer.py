@@ -1,5 +1,8 @@
 """Settings of optimisers are those that a config may hold."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
@@ -27,6 +30,17 @@ from znnpy.errors import ZnnpyError
 def test_what_a_config_refuses_is_refused(setting, words):
     with pytest.raises(ZnnpyError, match=words):
         znnpy.Optimizer(**setting)
+
+
+@pytest.mark.parametrize(
+    "again", [copy.copy, copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))]
+)
+def test_a_copy_is_the_same(again):
+    given = znnpy.Optimizer("adam", beta1=0.5, decoupled=True, ema=0.9)
+    assert again(given) == given
+    assert again(given).beta1 == 0.5
+    with pytest.raises(AttributeError, match="of kind adam has no 'momentum'"):
+        _ = again(given).momentum
 
 
 def test_what_makes_sense_is_taken():

@@ -47,7 +47,8 @@ class Sampler:
 
     Each patch is drawn independently (`order` random), or every position comes once in an epoch, in another order
     each time (shuffled); there, a position where nothing counts is replaced by a random one. `rebalance` as in
-    `znnpy.data.sampling.class_weights`, within each patch or over the volume it is from. Images are normalised per
+    `znnpy.data.sampling.class_weights`, within each patch or over the volume it is from, but for targets
+    without classes (`Target.balanced`). Images are normalised per
     volume, `replace` as there. `sample` reads the scenes; several threads may call it at once. `possible`: returns,
     for shapes by output, the largest possible ones that are no larger. Without `examine` no volume is looked through
     beforehand, and images stay as they are; ranks of a `world`, which all make the same sampler, look through some
@@ -275,7 +276,7 @@ class Sampler:
         targets, weights = {}, {}
         for node, output in self._placing.outputs.items():
             value, weight = material.target(self._placing, node, position, turn, drawn)
-            if self._rebalance != "none":
+            if self._rebalance != "none" and output.target.balanced:
                 counts = material.counts.get(node) or count_patch(value, weight)
                 exclusive = output.target.exclusive
                 weight = rebalance(value, weight, counts, exclusive=exclusive)

@@ -39,6 +39,11 @@ class LsdTarget(Target):
         return True
 
     @property
+    def balanced(self) -> bool:
+        """False: a half means nothing in most of its channels."""
+        return False
+
+    @property
     def margin(self) -> int:
         """The reach of the widest Gaussian."""
         return max(map(_radius, self.sigma))

@@ -61,6 +61,11 @@ class Target(ABC):
         return False
 
     @property
+    def balanced(self) -> bool:
+        """Whether values above a half are a class, or may be, that is weighed against the others."""
+        return True
+
+    @property
     def by_zero(self) -> bool:
         """Whether all that it asks of a label is whether it is 0."""
         return False

@@ -38,13 +38,14 @@ def examined(
 ) -> tuple[list[dict[str, Normalisation]], list[dict[str, ClassCounts]]]:
     """Return the normalisation of each scene's images by input node, and, if `counting`, class counts by output.
 
-    Each volume is read by one rank, with the same results for any number of ranks. Errors as in `normalisation`
-    and `check_labels`.
+    Shape descriptors have no classes. Each volume is read by one rank, with the same results for any number of ranks.
+    Errors as in `normalisation` and `check_labels`.
     """
+    classes = {node: it for node, it in targets.items() if counting and it.balanced}
     looks = {
         **_at_images(scenes, partial(_numbers, mode, replace)),
         **_at_labels("labels", scenes, targets, check_labels),
-        **(_at_labels("classes", scenes, targets, _classes) if counting else {}),
+        **_at_labels("classes", scenes, classes, _classes),
     }
     found = divided(world, {_name(place, *look): look[1] for place, look in looks.items()})
     at = dict(zip(looks, found.values(), strict=True))
@@ -53,9 +54,7 @@ def examined(
         for number, scene in enumerate(scenes)
     ]
     counts = [
-        {node: ClassCounts(*map(np.array, at["classes", number, node])) for node in targets}
-        if counting
-        else {}
+        {node: ClassCounts(*map(np.array, at["classes", number, node])) for node in classes}
         for number in range(len(scenes))
     ]
     return norms, counts

@@ -88,11 +88,13 @@ class Optimizer:
 
     def __getattr__(self, name: str) -> Any:
         """Return a key of its kind."""
-        # By `__dict__`: while an Optimizer is unpickled or copied there is no `kind` yet, and
-        # `self.kind` would come here again.
-        if name in OPTIMIZERS[self.__dict__.get("kind", "sgd")].keys.model_fields:
-            return getattr(self.keys, name)
-        raise AttributeError(f"an Optimizer of kind {self.kind} has no {name!r}")
+        # By `__dict__`: while an Optimizer is unpickled or copied there are no keys yet, and `self.keys` would come
+        # here again.
+        keys = self.__dict__.get("keys")
+        if keys is not None and name in type(keys).model_fields:
+            return getattr(keys, name)
+        kind = self.__dict__.get("kind", "sgd")
+        raise AttributeError(f"an Optimizer of kind {kind} has no {name!r}")
 
     @classmethod
     def of(cls, given: Any) -> Optimizer:
