@@ -125,7 +125,7 @@ def windows_of(config: Config, prepared: Prepared) -> Windows:
 def rows_together(model: ScanModel, windows: Windows) -> int:
     """Return how many rows of windows one member has before the next: as setting its weights takes time.
 
-    As many as fill passes, if windows share these.
+    As many as fill passes, if windows share these; all of them, where their sums fit.
     """
     _, along_y, along_x = windows.starts
     # Not by the batch, which follows from how many there are: sums of members would have other bits.
@@ -136,7 +136,7 @@ def rows_together(model: ScanModel, windows: Windows) -> int:
     plane = 4 * (model.channels + 1) * windows.extent[1] * windows.extent[2]
     room, starts = SUMS // plane, windows.starts[0]
     rows = sum(start - starts[0] < room for start in starts)
-    return max(full, rows // full * full)
+    return rows if rows == len(starts) else max(full, rows // full * full)
 
 
 def flips_of(config: Config) -> tuple[int, ...]:
