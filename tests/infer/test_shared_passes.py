@@ -25,8 +25,8 @@ def net(widths: list[int], size: list[int], **keys: Any) -> Network:
     return load_network({"unet": unet})
 
 
-def batch_of(network: Network, window: tuple[int, int, int]) -> int:
-    return shared_pass(network, fit(network, window), "auto")[0]
+def batch_of(network: Network, window: tuple[int, int, int], mirrored: int = 1) -> int:
+    return shared_pass(network, fit(network, window), "auto", mirrored)[0]
 
 
 def test_flat_windows_share_passes_by_memory_and_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,6 +34,7 @@ def test_flat_windows_share_passes_by_memory_and_estimate(monkeypatch: pytest.Mo
     assert batch_of(wide, (1, 64, 64)) == MOST
     # Twice the voxels, half as many.
     assert batch_of(wide, (1, 128, 256)) * 2 == batch_of(wide, (1, 128, 128)) > 2
+    assert [batch_of(wide, (1, 80, 160), mirrored) for mirrored in (1, 2, 4, 8)] == [5, 4, 4, 4]
     assert batch_of(wide, (1, 1024, 1024)) == 1
     # Few filters are nothing to share.
     assert batch_of(net([8, 8], FLAT), (1, 64, 64)) == 1
