@@ -57,7 +57,10 @@ def plan_record(plan: MemoryPlan) -> Record:
 
 def plan_of(record: Record, layout: Layout, linked: Mapping[str, Kernel]) -> MemoryPlan:
     """Return the memory plan of a layout from its record; `linked`: as `kernel_of`."""
-    layout = replace(layout, replicas=record["replicas"], filters_kept=record["filters_kept"])
+    own = {name: record[name] for name in ("replicas", "filters_kept")}
+    # The same one where it is equal: it knows what follows from it.
+    if any(getattr(layout, name) != value for name, value in own.items()):
+        layout = replace(layout, **own)
     names = [_name_of(name) for name in record["names"]]
     sharing = Sharing(
         dict(zip(names, record["offsets"], strict=True)),
