@@ -51,7 +51,9 @@ def _named() -> Iterator[tuple[str, str]]:
 @lru_cache(maxsize=1)  # each look opens files of all packages, and a process may run many commands
 def _installed(_places: tuple[tuple[str, int], ...]) -> Sequence[tuple[str, str]]:
     """Return what installed packages name; `_places`: the folders that they lie in, and when these changed."""
-    from importlib.metadata import entry_points  # slow to import
+    if not any(_may_name(path) for path, _ in _places):
+        return ()
+    from importlib.metadata import entry_points  # slow to import, and reads what all packages name
 
     points = sorted(entry_points(group=GROUP), key=lambda point: (point.module, point.name))
     packages = [point.dist.name if point.dist else "a package" for point in points]
@@ -59,6 +61,28 @@ def _installed(_places: tuple[tuple[str, int], ...]) -> Sequence[tuple[str, str]
         (point.module, f"{package} (entry points {GROUP})")
         for point, package in zip(points, packages, strict=True)
     ]
+
+
+def _may_name(path: str) -> bool:
+    """Return whether a package in a folder may name a module: the group is in its list, or the path is no folder."""
+    try:
+        with os.scandir(path or os.curdir) as found:
+            lists = [it.path for it in found if it.name.lower().endswith(("-info", ".egg"))]
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True  # an archive, as zip files that modules are loaded from
+    return any(map(_names_group, lists))
+
+
+def _names_group(folder: str) -> bool:
+    if folder.lower().endswith(".egg"):
+        return True
+    try:
+        with open(f"{folder}/entry_points.txt", "rb", buffering=0) as file:  # noqa: PTH123
+            return GROUP.encode() in file.readall()
+    except OSError:
+        return False
 
 
 def _changed(path: str) -> int:

@@ -109,7 +109,7 @@ from znnpy.errors import WaitWarning
 def warn(*_, **__):
     warnings.warn("labels are odd")
     warnings.warn("waits for process 7", WaitWarning)
-app._commands = lambda: warn
+app._commands = lambda _: warn
 app.main(["train"])
 """
 

@@ -232,7 +232,7 @@ def speak():
     if world.rank == 0:
         time.sleep(1)
         print("spoken", flush=True)
-app._commands = lambda: lambda *_, **__: sys.exit(speak())
+app._commands = lambda *_: lambda *_, **__: sys.exit(speak())
 app.main()
 """
 

@@ -1,15 +1,19 @@
 """What a layout's graphs do beside running: memory of the compiler that goes back."""
 
+import threading
+
 import numpy as np
 import pytest
 from random_networks import random_network
 from small_models import data, small
 from znnpy_kernels.machine.abi import Kernel
 
-from znnpy import Model, Training
-from znnpy.engine import execution
+from znnpy import Hardware, Model, Training
+from znnpy.engine import execution, float32_engine
 from znnpy.engine.memory import arena
 from znnpy.engine.step_tasks import declare
+from znnpy.errors import ZnnpyError
+from znnpy.network import initial_parameters
 
 
 @pytest.fixture
@@ -156,3 +160,43 @@ def test_predictions_are_planned_as_they_run_where_updates_differ(layers, alike)
 
 def blocks(task):
     return task.arguments, *(words for _, words in task.more)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_many_parameters_are_packed_by_several_threads(threads, monkeypatch):
+    packed, real = [], float32_engine.pack_parameter
+
+    def pack(parameter, array, target):
+        packed.append(threading.current_thread())
+        if not np.isfinite(array).all():
+            raise ValueError(parameter.name)
+        real(parameter, array, target)
+
+    monkeypatch.setattr(float32_engine, "MANY", 1)
+    monkeypatch.setattr(float32_engine, "pack_parameter", pack)
+    with small(threads=threads) as model:
+        given = initial_parameters(model.network, 3)
+        *_, last = given
+        model.set_parameters(given)
+        found = model.parameters
+        assert (threading.current_thread() in packed) == (threads == 1)
+        for name, array in given.items():
+            np.testing.assert_array_equal(found[name], array)
+        with pytest.raises(ValueError, match=last):
+            model.set_parameters(given | {last: np.full_like(given[last], np.nan)})
+        with pytest.raises(ZnnpyError, match="set in part only"):
+            model.forward(data(model)[0])
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_what_runs_may_be_made_before_it_does(training):
+    with small(training=training, loss="square") as model:
+        graphs = model._engine._graphs
+        assert graphs.main not in graphs._executors
+        model.ready()
+        assert graphs.main in graphs._executors
+        before = model.task_graph
+        model.forward(data(model)[0])
+        assert model.task_graph is before
+    with small(hardware=Hardware(precision="float64"), loss="square") as model:
+        model.ready()

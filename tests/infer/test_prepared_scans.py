@@ -188,7 +188,13 @@ def test_passes_have_no_room_for_more_windows_than_there_are(
     shared = scan_job.shared_pass
     monkeypatch.setattr(scan_job, "shared_pass", lambda *given: (8, shared(*given)[1]))
     z, y, x = WINDOW
-    for extent, batch in {(z, y, x): 2, (1, y, x + 1): 4, (9 * z, y, x): 8, None: 8}.items():
+    for extent, batch in {
+        (z, y, x): 2,
+        (1, y, x + 1): 4,
+        (8 * z, y, x): 8,
+        (9 * z, y, x): 6,
+        None: 8,
+    }.items():
         with scan_model(weights, [], extent=extent) as model:
             assert (model.model.batch, model.planned) == (batch, 8)
 
@@ -202,3 +208,22 @@ def test_values_that_are_not_finite_are_refused(model: Model) -> None:
     wild = {name: array * np.float32(1e30) for name, array in members(model, 1)[0].items()}
     with pytest.raises(RunError, match="NaN or infinite"):
         ScanModel(model, read([wild]), ()).logits([np.full((1, *WINDOW), 1e30, np.float32)])
+
+
+def test_what_begins_early_is_not_done_again(model: Model) -> None:
+    given, taken = members(model, 2), list[int]()
+
+    def reading(number: int) -> Callable[[], Any]:
+        return lambda: taken.append(number) or dict(given[number])
+
+    windows = [np.random.default_rng(0).standard_normal((1, *WINDOW)).astype(np.float32)]
+    wanted = [
+        np.array(ScanModel(model, read(given), ()).logits(windows, number)[0]) for number in (0, 1)
+    ]
+    scan = ScanModel(model, [reading(0), reading(1)], ())
+    for turn in range(2):
+        scan.begin()
+        assert taken == [0, 1] * turn + [0]
+        for number in (0, 1):
+            np.testing.assert_array_equal(scan.logits(windows, number)[0], wanted[number])
+    assert taken == [0, 1, 0, 1]

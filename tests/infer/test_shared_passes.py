@@ -9,7 +9,7 @@ import pytest
 
 from znnpy import Execution, Model
 from znnpy.geometry import fit
-from znnpy.infer import shared_passes
+from znnpy.infer import scans, shared_passes
 from znnpy.infer.scans import ScanModel, rows_together
 from znnpy.infer.shared_passes import MOST, shared_pass
 from znnpy.infer.sliding_window import Windows
@@ -25,8 +25,8 @@ def net(widths: list[int], size: list[int], **keys: Any) -> Network:
     return load_network({"unet": unet})
 
 
-def batch_of(network: Network, window: tuple[int, int, int]) -> int:
-    return shared_pass(network, fit(network, window), "auto")[0]
+def batch_of(network: Network, window: tuple[int, int, int], mirrored: int = 1) -> int:
+    return shared_pass(network, fit(network, window), "auto", mirrored)[0]
 
 
 def test_flat_windows_share_passes_by_memory_and_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,6 +34,7 @@ def test_flat_windows_share_passes_by_memory_and_estimate(monkeypatch: pytest.Mo
     assert batch_of(wide, (1, 64, 64)) == MOST
     # Twice the voxels, half as many.
     assert batch_of(wide, (1, 128, 256)) * 2 == batch_of(wide, (1, 128, 128)) > 2
+    assert [batch_of(wide, (1, 80, 160), mirrored) for mirrored in (1, 2, 4, 8)] == [5, 4, 4, 4]
     assert batch_of(wide, (1, 1024, 1024)) == 1
     # Few filters are nothing to share.
     assert batch_of(net([8, 8], FLAT), (1, 64, 64)) == 1
@@ -75,7 +76,8 @@ def test_the_same_bits_whichever_windows_share_a_pass(threads: int, flips: tuple
             assert all(map(np.array_equal, found, [alone[number] for number in order]))
 
 
-def test_members_have_rows_that_fill_passes() -> None:
+def test_members_have_rows_that_fill_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But where sums of all fit, all of them: setting a member's weights takes as long as a pass."""
     with Model(
         {"layers": [{"conv": {"channels": 2, "size": FLAT}}]}, (1, 4, 4), 4, training=False
     ) as model:
@@ -84,4 +86,7 @@ def test_members_have_rows_that_fill_passes() -> None:
             windows = Windows((1, 4, 4), (0.0, 0.0, 0.0), "constant", (50, 4, along_x))
             assert len(windows.starts[2]) == -(-along_x // 4)
             assert rows_together(one, windows) == rows
-            assert rows_together(two, windows) % rows == 0
+            assert rows_together(two, windows) == 50
+            with monkeypatch.context() as patched:
+                patched.setattr(scans, "SUMS", 20 * 4 * 3 * windows.extent[1] * windows.extent[2])
+                assert rows_together(two, windows) == 20 // rows * rows

@@ -11,6 +11,7 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, redirect_stdout, suppress
+from copy import copy
 from functools import cache
 from typing import Annotated, Any
 
@@ -135,7 +136,7 @@ def _run(words: Sequence[str], wanted: GlobalOptions) -> None:
         refuse_little_memory()
         plugins.load()
         with nullcontext() if speaks else redirect_stdout(io.StringIO()):
-            sys.exit(_commands()(words, prog_name="znnpy", standalone_mode=speaks))
+            sys.exit(_commands(*words[:1])(words, prog_name="znnpy", standalone_mode=speaks))
     except (Exception, SystemExit) as error:
         if announced() != 1:
             from znnpy.distributed.rendezvous import end_together
@@ -161,9 +162,16 @@ def _leave(code: int) -> None:
 
 
 @cache
-def _commands() -> Any:
-    """Return the commands, without types of arguments and flags in their help, which say nothing."""
-    made: Any = typer.main.get_command(app)
+def _commands(wanted: str = "") -> Any:
+    """Return the commands, or, of these, the one that is `wanted`: to make all of them takes as long as to load many.
+
+    Without types of arguments and flags in their help, which say nothing.
+    """
+    asked = copy(app)
+    asked.registered_commands = [
+        it for it in app.registered_commands if it.name == wanted
+    ] or app.registered_commands
+    made: Any = typer.main.get_command(asked)
     for command in (made, *made.commands.values()):
         command.help = BROKEN.sub(" ", command.help or "")
         for param in command.get_params(typer.Context(command)):

@@ -138,10 +138,9 @@ def give_back_libraries(maps: Path = Path("/proc/self/smaps")) -> int:
     """
     given = 0
     with suppress(AttributeError, OSError):
+        advise = ctypes.CDLL(None).madvise
         for first, size, taken in _unchanged(maps.read_text(errors="replace")):
-            if not ctypes.CDLL(None).madvise(
-                ctypes.c_void_p(first), ctypes.c_size_t(size), mmap.MADV_DONTNEED
-            ):
+            if not advise(ctypes.c_void_p(first), ctypes.c_size_t(size), mmap.MADV_DONTNEED):
                 given += taken
     return given
 
@@ -157,12 +156,13 @@ def _unchanged(text: str) -> Iterator[tuple[int, int, int]]:
     mapped = [(name.split(maxsplit=5), part) for name, part in found]
     loaded = {tuple(name[3:5]) for name, _ in mapped if name[1].startswith("rw-p")}
     for (bounds, access, _, *file), part in mapped:
+        if access[1:4:2] != "-p" or file[1] == "0" or tuple(file[:2]) not in loaded:
+            continue
         numbers = dict(re.findall(r"^(\w+):\s+(\d+) kB", part, re.MULTILINE))
-        of_library = file[1] != "0" and tuple(file[:2]) in loaded
-        as_in_file = numbers.get("Anonymous") == numbers.get("Swap", "0") == "0"
-        if of_library and access[1:4:2] == "-p" and as_in_file:
+        taken = int(numbers.get("Rss", 0)) << 10
+        if taken and numbers.get("Anonymous") == numbers.get("Swap", "0") == "0":
             first, end = (int(it, 16) for it in bounds.split("-"))
-            yield first, end - first, int(numbers.get("Rss", 0)) << 10
+            yield first, end - first, taken
 
 
 _part: Part | None = None

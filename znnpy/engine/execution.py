@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 from znnpy_kernels.compile import compile_all
+from znnpy_kernels.machine.stored_code import Linked
 from znnpy_kernels.scheduling.run import run_in_turn
 
 from znnpy.data.process_memory import give_back, give_back_libraries
@@ -68,16 +69,19 @@ _linked = False
 def _compile(
     steps: Sequence[Sequence[Declared]], plan: MemoryPlan, settings: Settings, report: Report | None
 ) -> None:
-    """Compile the kernels of the main graph and of those that are declared later."""
+    """Compile the kernels of the main graph and of those that are declared later, but those that came linked."""
     global _linked
     # The plan knows all, but where it has no tasks of several microbatches those that add these up.
-    kernels = {run_in_turn, *plan.kernels, *(task.kernel for step in steps for task in step)}
-    tell = partial(report, COMPILING) if report else None
-    loaded = all(kernel.loaded for kernel in kernels)
-    # Workers may be more than cores: processes that compile would take memory, and no less time.
-    compile_all(kernels, max(1, min(settings.threads, available_cores())), tell)
+    kernels = {*plan.kernels, *(task.kernel for step in steps for task in step)}
+    own = {it for it in kernels if not isinstance(it, Linked)}
+    loaded = all(kernel.loaded for kernel in own)
+    # A graph that is kept has the kernels that it calls, and needs no function that connects one.
+    if own or not plan.connected:
+        tell = partial(report, COMPILING) if report else None
+        # Workers may be more than cores: processes that compile would take memory, and no less time.
+        compile_all({run_in_turn, *own}, max(1, min(settings.threads, available_cores())), tell)
     # Afterwards, and never set to False here: other threads make models meanwhile and hand back.
-    if not loaded:
+    if not loaded or len(own) < len(kernels):
         _linked = True
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 
@@ -25,6 +26,11 @@ from znnpy.file_arrays import FileArray
 from znnpy.graph import TaskGraph
 from znnpy.network.objectives import total_factor
 from znnpy.scheduler.recording import WorkerRecording
+
+MANY = 4 << 20
+"""Floats of parameters, packed in 15 ms, that are worth threads."""
+MOST_PACKING = 4
+"""Threads that pack: each has an array of its own, and memory is as fast for few."""
 
 
 class SingleEngine:
@@ -73,18 +79,33 @@ class SingleEngine:
         self.drain()
         # Ctrl-C may leave tasks that derive.
         self._other_graph()
-        own = self._build.parameters
-        for name in list(values):
-            parameter = own[name]
-            # Each goes as soon as it is set, if nobody else keeps it: all of them twice may be the most memory that a
-            # prediction takes.
-            if self._file and parameter.place is not None:
-                self._file.set(parameter.place, values.pop(name))
-            else:
-                packed = self._flat(parameter.stored.address, parameter.floats)
-                pack_parameter(parameter, np.asarray(values.pop(name)), packed)
+        for name in [*values]:
+            place = self._build.parameters[name].place
+            if self._file and place is not None:
+                self._file.set(place, values.pop(name))
+        self._pack(values)
         # Filters that were set directly have spectra and copies of the old ones.
         self._graphs.run("derive")
+
+    def _pack(self, values: dict[str, Floats | FileArray]) -> None:
+        """Write parameters to memory: many by several threads, as most of that, and reading them, needs no Python."""
+
+        def pack(name: str) -> None:
+            parameter = self._build.parameters[name]
+            # Each goes as soon as it is set, if nobody else keeps it: all of them twice may be the most memory that a
+            # prediction takes.
+            target = self._flat(parameter.stored.address, parameter.floats)
+            pack_parameter(parameter, np.asarray(values.pop(name)), target)
+
+        names, floats = [*values], sum(self._build.parameters[it].floats for it in values)
+        threads = min(self.settings.threads, MOST_PACKING) if floats >= MANY else 1
+        if threads < 2:
+            for name in names:
+                pack(name)
+            return
+        with ThreadPoolExecutor(threads) as pool:
+            for _ in pool.map(pack, names):
+                pass  # what one of them raises is raised here
 
     def states(self) -> dict[str, Floats]:
         """Return copies of the optimiser's buffers by `parameter/buffer`."""
@@ -116,6 +137,10 @@ class SingleEngine:
             self._build.parity = 0
             self._run_forward([self._microbatch(found, microbatch) for microbatch in now])
         return found
+
+    def ready(self) -> None:
+        """Make the executor of the main graph, unless it is there."""
+        self._graphs.executor(self._graphs.main)
 
     def staged(self) -> dict[str, Floats]:
         """Return views of the memory from which `run` reads the inputs."""

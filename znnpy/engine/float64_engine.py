@@ -251,6 +251,9 @@ class DoubleEngine:
     def close(self) -> None:
         """Do nothing: there are no threads to stop."""
 
+    def ready(self) -> None:
+        """Do nothing: there are neither threads nor tasks."""
+
     def task_graph(self) -> NoReturn:
         """Raise PlanError: float64 has no task graph."""
         raise PlanError("precision float64 runs without a task graph; profile with float32")

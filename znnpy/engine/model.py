@@ -273,6 +273,14 @@ class Model(Closing):
         return alone(self._activated(self._values(x)))
 
     @in_turn
+    def ready(self) -> None:
+        """Make threads and task graph of updates, or of predictions without `training`, which the first one does else.
+
+        Worth it on another thread, beside what comes before that: most of it needs no Python.
+        """
+        self._open.ready()
+
+    @in_turn
     def staged(self) -> dict[str, Floats]:
         """The inputs that `run` takes, (batch, channel, z, y, x) by node: to be filled in place.
 

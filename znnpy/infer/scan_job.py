@@ -43,6 +43,7 @@ from znnpy.infer.scans import (
 )
 from znnpy.infer.shared_passes import shared_pass
 from znnpy.infer.window_sums import kept_planes
+from znnpy.meanwhile import meanwhile
 from znnpy.network.folding import fold, folded
 from znnpy.network.joins_as_sums import Sums, joins_as_sums
 from znnpy.network.pooling_first import pooling_first
@@ -62,7 +63,7 @@ def scan_model(
     """Yield the model of a run for windows, whose members' logits are averaged; each reads its weights.
 
     Of `weights` the parameters are not used. `logits`: no labels are asked of it. `extent`: voxels z, y, x of a scan
-    that is to come: passes have no room for more windows than its own, on which last bits may depend; others may have
+    that is to come: passes have room for an equal part of its windows, on which last bits may depend; others may have
     more.
     """
     config, window = weights.config, window_of(weights.config)
@@ -72,9 +73,11 @@ def scan_model(
     again = shortcuts_again(sums.network)
     # Folded here, a model keeps no copy of what its filters were made of; in float64 it folds by itself.
     network = folded(again.network) if config.training.precision == "float32" else again.network
-    planned, plan = shared_pass(network, fit(network, window), config.training.conv)
-    flips, record = flips_of(config), plan.to_record()
-    batch = min(planned, _images(extent, window, flips)) if extent else planned
+    flips = flips_of(config)
+    mirrored = 1 << len(flips)
+    planned, plan = shared_pass(network, fit(network, window), config.training.conv, mirrored)
+    record = plan.to_record()
+    batch = _filled(planned, _windows(extent, window), mirrored) if extent else planned
     with patch_model(
         config, network, window, record, report=report, lean=True, batch=batch
     ) as model:
@@ -82,10 +85,18 @@ def scan_model(
         yield ScanModel(model, split, flips, planned)
 
 
-def _images(extent: Triple, window: Triple, flips: Sequence[int]) -> int:
-    """Return how many windows, with their mirror images, cover a scan of so many voxels at least."""
-    each = (-(-voxels // size) for voxels, size in zip(extent, window, strict=True))
-    return prod(each) << len(flips)
+def _windows(extent: Triple, window: Triple) -> int:
+    """Return how many windows cover a scan of so many voxels at least."""
+    return prod(-(-voxels // size) for voxels, size in zip(extent, window, strict=True))
+
+
+def _filled(planned: int, windows: int, mirrored: int) -> int:
+    """Return the fewest images of a pass with which so many windows take no more passes than planned."""
+    each = planned // mirrored
+    if not each:
+        return planned
+    passes = -(-windows // each)
+    return -(-windows // passes) * mirrored
 
 
 def _changed(
@@ -155,8 +166,9 @@ def scan_values(
     assert config.data.prepare is not None
     # Threads of BLAS wait by spinning, and resampling takes 3 times as long where cores are not free.
     with threadpool_limits(limits=1, user_api="blas"):
-        prepared = _normalised(prepare(volume, config.data.prepare), volume.name, config)
-        volume.verify()
+        with meanwhile(model.begin):
+            prepared = _normalised(prepare(volume, config.data.prepare), volume.name, config)
+            volume.verify()
         _refuse_memory(model, prepared, weights, logits=logits)
         return (logits_of if logits else labelled)(model, prepared, config, progress)
 

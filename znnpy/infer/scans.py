@@ -61,16 +61,20 @@ class ScanModel:
         """How many windows share a pass with all their mirror images; 1 also where these take several passes."""
         return max(1, self.model.batch // len(self._mirrored()))
 
+    def begin(self) -> None:
+        """Do what `logits` of the first member begins with: set its weights, make what runs.
+
+        While a scan is read, on another thread: most of it needs no Python.
+        """
+        self._take(0)
+        self.model.ready()
+
     def logits(self, windows: Sequence[Float32], member: int = 0) -> list[Float32]:
         """Return what a member adds to the mean logits (k, z, y, x) of each window (c, z, y, x), until the next call.
 
         The same bits, whichever windows are given together. Raises RunError where they are not finite.
         """
-        if member != self.current:
-            # Read when they are wanted, and not kept: the model has them. Of nobody where that ends half-way.
-            self.current = -1
-            self.model.take_parameters(self.members[member]())
-            self.current = member
+        self._take(member)
         # What the last window, or reading weights, has freed: most memory is needed while one runs.
         give_back()
         found = self._means(windows)
@@ -79,6 +83,14 @@ class ScanModel:
                 "the network predicts values that are NaN or infinite: is the scan like those that it was trained on?"
             )
         return found
+
+    def _take(self, member: int) -> None:
+        """Set a member's weights, unless the model has them."""
+        if member != self.current:
+            # Read when they are wanted, and not kept: the model has them. Of nobody where that ends half-way.
+            self.current = -1
+            self.model.take_parameters(self.members[member]())
+            self.current = member
 
     def _means(self, windows: Sequence[Float32]) -> list[Float32]:
         """Return each window's sum over its mirror images, by how many of these there are in all, of all members."""
@@ -125,18 +137,21 @@ def windows_of(config: Config, prepared: Prepared) -> Windows:
 def rows_together(model: ScanModel, windows: Windows) -> int:
     """Return how many rows of windows one member has before the next: as setting its weights takes time.
 
-    As many as fill passes, if windows share these.
+    As many as fill passes, if windows share these; all of them, where their sums fit.
     """
-    _, along_y, along_x = windows.starts
-    # Not by the batch, which follows from how many there are: sums of members would have other bits.
-    each = max(1, (model.planned or model.model.batch) // (1 << len(model.flips)))
-    full = each // gcd(each, len(along_y) * len(along_x))
+    starts, along_y, along_x = windows.starts
+
+    def full(each: int) -> int:
+        return each // gcd(each, len(along_y) * len(along_x))
+
     if len(model.members) == 1:
-        return full
+        return full(model.at_once)
     plane = 4 * (model.channels + 1) * windows.extent[1] * windows.extent[2]
-    room, starts = SUMS // plane, windows.starts[0]
+    room = SUMS // plane
     rows = sum(start - starts[0] < room for start in starts)
-    return max(full, rows // full * full)
+    # Not by the batch, which follows from how many there are: sums of members would have other bits.
+    least = full(max(1, (model.planned or model.model.batch) // (1 << len(model.flips))))
+    return rows if rows == len(starts) else max(least, rows // least * least)
 
 
 def flips_of(config: Config) -> tuple[int, ...]:

@@ -48,8 +48,8 @@ def members_of(saved: SavedRun) -> Sequence[Member]:
     @cache  # not read for a run of one member
     def contents() -> Contents:
         # As it was trained: overrides, of the precision for one, change nothing in the files.
-        trained = contents_of(load_config(light.path / CONFIG))
-        return replace(trained, states=averages, in_file=in_file, ahead=light.ahead)
+        known = light.contents or contents_of(load_config(light.path / CONFIG))
+        return replace(known, states=averages, in_file=in_file)
 
     def read_own() -> Arrays:
         found = checkpoints.of_iteration(light.path, light.checkpoint.iteration, contents())

@@ -64,8 +64,8 @@ Which = Literal["best", "latest"] | int
 class SavedRun:
     """The content of a run directory, for prediction and evaluation; read without taking its lock.
 
-    `helpers`: others that compute patches of its predictions, if there are any. `ahead`: checkpoints that are looked
-    through already, of further members too.
+    `helpers`: others that compute patches of its predictions, if there are any. `contents`: what its checkpoints hold
+    and how they are read, those of further members too; None: not known.
     """
 
     path: Path
@@ -75,7 +75,7 @@ class SavedRun:
     checkpoint: Checkpoint
     shifts: Shifts = field(default_factory=dict)
     helpers: Helpers | None = None
-    ahead: Ahead | None = None
+    contents: Contents | None = None
 
     @property
     def parameters(self) -> Arrays:
@@ -287,7 +287,7 @@ def read_run(
     network = trained_network(config)
     # The first weights have not learned any shift.
     shifts = shifts_of(path, config, network) if checkpoint.iteration else {}
-    return SavedRun(path, config, network, plan, checkpoint, shifts, ahead=ahead)
+    return SavedRun(path, config, network, plan, checkpoint, shifts, contents=contents)
 
 
 def _saved(path: Path, contents: Contents, which: Which, reporter: Reporter) -> Checkpoint:

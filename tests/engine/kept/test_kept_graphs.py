@@ -264,8 +264,8 @@ from small_models import data, small
 from znnpy.engine.kept import folder
 folder.home = lambda: Path(sys.argv[1])
 exec(sys.argv[3])
-found = ways()
-print(json.dumps([next(found), "znnpy.engine.emit" in sys.modules, *found]))
+found, late = ways(), ("znnpy.engine.emit", "znnpy_kernels.layers.losses")
+print(json.dumps([next(found), [name for name in late if name in sys.modules], *found]))
 """
 
 

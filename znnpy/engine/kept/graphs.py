@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
+import numpy as np
 from znnpy_kernels.machine import cache
+from znnpy_kernels.machine.abi import Kernel
+from znnpy_kernels.machine.declarations import full_name, named
+from znnpy_kernels.machine.stored_code import Code, code_of, linked
 
 from znnpy.engine.kept import folder
 from znnpy.engine.kept.arrays_file import Arrays, Packed, read, written
@@ -32,6 +37,8 @@ from znnpy.engine.tasks.frozen_graph import FrozenGraph
 from znnpy.errors import reason
 from znnpy.graph import TaskGraph
 
+CODE = "code"
+"""Of arrays, in place of a graph's name: the machine code of kernels."""
 LEAST_CALLS = 2048
 """Of kernels in a step: fewer are declared and connected, by code that has to be loaded, in less than half a second."""
 
@@ -52,16 +59,36 @@ def recalled(layout: Layout, settings: Settings) -> MemoryPlan | None:
     if not found:
         return None
     record, arrays = found
-    graphs = {graph: _thawed(graph, own, arrays) for graph, own in record["graphs"].items()}
+    kernels = _linked(record["symbols"], arrays)
+    graphs = {
+        graph: _thawed(graph, own, arrays, kernels) for graph, own in record["graphs"].items()
+    }
     transfers = transfers_of(record["transfers"])
     connected = Connected(requests_of(record["requests"]), graphs, transfers)
-    return replace(plan_of(record["plan"], layout), connected=connected)
+    return replace(plan_of(record["plan"], layout, kernels), connected=connected)
 
 
-def _thawed(graph: str, record: Record, arrays: Arrays) -> FrozenGraph:
+def _linked(symbols: Mapping[str, str], arrays: Arrays) -> Mapping[str, Kernel]:
+    """Return kernels by their names, linked from their machine code, but those that this process has loaded."""
+    codes = {
+        name: Code(symbol, arrays[_label(CODE, name)].tobytes())
+        for name, symbol in symbols.items()
+        if not _loaded(name)
+    }
+    return linked(codes)
+
+
+def _loaded(name: str) -> bool:
+    found = named(name)
+    return isinstance(found, Kernel) and found.loaded
+
+
+def _thawed(
+    graph: str, record: Record, arrays: Arrays, kernels: Mapping[str, Kernel]
+) -> FrozenGraph:
     return FrozenGraph(
         {it: arrays[_label(graph, it)] for it in record["arrays"]},
-        [kernel_of(it) for it in record["kernels"]],
+        [kernel_of(it, kernels) for it in record["kernels"]],
         [described_of(it) for it in record["what"]],
         record["policy"],
     )
@@ -89,6 +116,7 @@ class Keeper:
         self._requests, self._transfers = tasks.build.requests(), tasks.transfers
         self._graphs: dict[str, Record] = {}
         self._arrays: dict[str, Packed] = {}
+        self._kernels = set(plan.kernels)
 
     @classmethod
     def of(cls, plan: MemoryPlan, settings: Settings, main: str) -> Keeper | None:
@@ -106,6 +134,7 @@ class Keeper:
             return graph
         with suppress(Unrecorded):
             self._graphs[name] = _frozen(frozen)
+            self._kernels.update(frozen.kernels)
             arrays = frozen.arrays.items()
             self._arrays |= {_label(name, field): Packed.of(array) for field, array in arrays}
         return frozen.graph()
@@ -115,16 +144,23 @@ class Keeper:
         name = key(self._plan.layout, self._settings)
         if name is None or main not in self._graphs:
             return
+        ordered = sorted(self._kernels, key=full_name)
+        codes = {full_name(it): code for it in ordered if (code := code_of(it))}
         try:
             record = {
                 "plan": plan_record(self._plan),
                 "requests": requests_record(self._requests),
                 "transfers": transfers_record(self._transfers),
                 "graphs": self._graphs,
+                "symbols": {name: code.symbol for name, code in codes.items()},
             }
         except Unrecorded:
             return
+        arrays = self._arrays | {
+            _label(CODE, name): Packed.of(np.frombuffer(code.content, np.uint8))
+            for name, code in codes.items()
+        }
         try:
-            folder.keep(name, written(name, record, self._arrays))
+            folder.keep(name, written(name, record, arrays))
         except OSError as error:
             warnings.warn(f"connected graphs are not kept: {reason(error)}", stacklevel=2)

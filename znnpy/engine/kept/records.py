@@ -56,9 +56,12 @@ def plan_record(plan: MemoryPlan) -> Record:
     }
 
 
-def plan_of(record: Record, layout: Layout) -> MemoryPlan:
-    """Return the memory plan of a layout from its record."""
-    layout = replace(layout, replicas=record["replicas"], filters_kept=record["filters_kept"])
+def plan_of(record: Record, layout: Layout, linked: Mapping[str, Kernel]) -> MemoryPlan:
+    """Return the memory plan of a layout from its record; `linked`: as `kernel_of`."""
+    own = {name: record[name] for name in ("replicas", "filters_kept")}
+    # The same one where it is equal: it knows what follows from it.
+    if any(getattr(layout, name) != value for name, value in own.items()):
+        layout = replace(layout, **own)
     names = [_name_of(name) for name in record["names"]]
     sharing = Sharing(
         dict(zip(names, record["offsets"], strict=True)),
@@ -76,7 +79,7 @@ def plan_of(record: Record, layout: Layout) -> MemoryPlan:
         record["uses"],
         record["again"],
         record["kept"],
-        frozenset(map(kernel_of, record["kernels"])),
+        frozenset(kernel_of(it, linked) for it in record["kernels"]),
         record["elementwise"],
     )
 
@@ -119,9 +122,11 @@ def kernel_record(kernel: Kernel) -> list[str]:
     return [declarations.full_name(kernel), *declarations.others(kernel)]
 
 
-def kernel_of(record: Sequence[str]) -> Kernel:
-    """Return a kernel from its record."""
+def kernel_of(record: Sequence[str], linked: Mapping[str, Kernel]) -> Kernel:
+    """Return a kernel from its record: of those `linked`, by name, else of the modules that declare it."""
     name, *others = record
+    if name in linked:
+        return linked[name]
     for module in (name.partition(":")[0], *others):
         importlib.import_module(module)
     found = declarations.named(name)
