@@ -15,6 +15,8 @@ import sys
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from functools import partial
 
 from znnpy_kernels.direct.filter_packing import pack
 from znnpy_kernels.hand_over import hand_over
@@ -96,25 +98,61 @@ def _compile(missing: dict[Compiled, set[Shared]], processes: int, report: Repor
         _share(_Jobs(missing), min(processes, len(missing)), report)
 
 
+@dataclass(frozen=True)
+class _Job:
+    """A name to compile, the names that it calls, and what it is made with."""
+
+    name: str
+    calls: set[str]
+    made_with: frozenset[int]
+
+
+def _made_with(kernel: Compiled) -> frozenset[int]:
+    """Return the tuples that one of a family is made with, such as forms of tiles, by identity.
+
+    Each helper that is given one is compiled for it, as numba types a form by its class.
+    """
+    cells = [cell.cell_contents for cell in kernel.function.__closure__ or ()]
+    return frozenset(id(it) for it in cells if isinstance(it, tuple))
+
+
 class _Jobs:
     """Names to compile, handed out to threads one by one."""
 
     def __init__(self, missing: dict[Compiled, set[Shared]]) -> None:
         self._changed = threading.Condition()
-        self._left = [(_name(kernel), set(map(_name, calls))) for kernel, calls in missing.items()]
-        self._unfinished = {name for name, _ in self._left}
+        self._left = [
+            _Job(_name(kernel), set(map(_name, calls)), _made_with(kernel))
+            for kernel, calls in missing.items()
+        ]
+        self._unfinished = {job.name for job in self._left}
+        self._taken: dict[int, frozenset[int]] = {}  # what each process's last one was made with
         self.total = len(self._left)
 
-    def take(self) -> str | None:
-        """Return the next name, once the functions that it calls are finished; None if there is none."""
+    def take(self, process: int) -> str | None:
+        """Return the next name for a process, once the functions that it calls are finished; None if there is none."""
         with self._changed:
             if not self._left:
                 return None
-            # In order, so a name whose calls are not finished yet is waited for, not passed over: its calls
-            # were taken before it, by others.
-            name, calls = self._left.pop(0)
-            self._changed.wait_for(lambda: not calls & self._unfinished)
-            return name
+            job = self._left.pop(self._next(process))
+            if job.made_with:
+                self._taken[process] = job.made_with
+            self._changed.wait_for(lambda: not job.calls & self._unfinished)
+            return job.name
+
+    def _next(self, process: int) -> int:
+        """Of what need not wait the first made with what this process's last one was, or else not what others' were.
+
+        Such kernels share helpers, which each process compiles anew.
+        """
+        own = self._taken.get(process, frozenset())
+        others = frozenset().union(*(it for of, it in self._taken.items() if of != process))
+        ready = [at for at, job in enumerate(self._left) if not job.calls & self._unfinished]
+        kin = [at for at in ready if self._left[at].made_with & own]
+        free = [at for at in ready if not self._left[at].made_with & others]
+        # In order, so a name whose calls are not finished yet is waited for, not passed over: its calls
+        # were taken before it, by others.
+        return next(iter(kin or free), 0)
 
     def finish(self, name: str) -> int:
         """Mark a name as finished, on disk or its process dead; return how many are finished."""
@@ -141,7 +179,7 @@ def _share(jobs: _Jobs, processes: int, report: Report | None) -> None:
     running: list[subprocess.Popen[str]] = []
     stopped = threading.Event()
 
-    def run(_: int) -> None:
+    def run(number: int) -> None:
         command = [sys.executable, "-m", "znnpy_kernels.compile"]
         pipe = subprocess.PIPE
         # A process group of its own: Ctrl-C reaches this process alone, which passes it on below.
@@ -155,7 +193,7 @@ def _share(jobs: _Jobs, processes: int, report: Report | None) -> None:
             # It may have been started while the others were being ended.
             if stopped.is_set():
                 process.terminate()
-            for name in iter(jobs.take, None):
+            for name in iter(partial(jobs.take, number), None):
                 answered = _ask(process, name)
                 # None of the rest is left undone: the other threads take it, or `compile_all` compiles it here.
                 done = jobs.finish(name)

@@ -85,10 +85,10 @@ def test_two_models_take_turns() -> None:
 @pytest.mark.slow
 def test_many_turns_make_the_bits_of_one_rank() -> None:
     ways = "tree", "multicolor", "auto"
-    alone = in_turns(1, 36, *ways)
+    alone = in_turns(1, 18, *ways)
     assert len(alone) == 1
     for ranks, late in ((2, 0), (4, 0), (2, 1), (4, 1)):
-        assert in_turns(ranks, 36, *ways, late=late) == alone, (ranks, late)
+        assert in_turns(ranks, 18, *ways, late=late) == alone, (ranks, late)
 
 
 @pytest.mark.slow

@@ -41,11 +41,13 @@ def main(folder: Path, suffix: str, step: int, modes: list[str]) -> None:
         remove(prediction.path)
         calls = counted_calls(prediction)
         remove(prediction.path)
-        for mode in modes:
+        for index, mode in enumerate(modes):
+            # Of a share each mode takes others.
+            share = range(index * step // len(modes), calls, step)
             if mode in FAILURES:
-                ended = failed(prediction, whole, range(0, calls, step), mode)
+                ended = failed(prediction, whole, share, mode)
             elif mode == "alone":
-                ended = alone(prediction, whole, range(0, calls, step))
+                ended = alone(prediction, whole, share)
             else:
                 ended = chained(prediction, whole, calls, step)
             print(prediction.blocks, calls, ended)

@@ -10,7 +10,7 @@ import pytest
 from preloading import EVERY_CALL, MEMORY, built, run_with
 
 HERE = Path(__file__).parent
-STEP = 1 if EVERY_CALL else 11
+STEP = 1 if EVERY_CALL else 16
 ON_STEP = min(STEP, 5)
 """Fewer than the calls for a block: where runs go on from one another, each finishes one at most."""
 
@@ -55,7 +55,7 @@ def test_new_runs_killed_at_every_call_or_whose_disk_fails_from_there_on(
     alone, full, broken = run(library, folder, suffix, STEP, "alone", "full", "broken")
     blocks, calls, killed = alone
     assert calls > 6 * blocks > 30
-    assert killed >= calls / STEP
+    assert killed >= calls // STEP
     for also, too, failed in (full, broken):
         assert (also, too) == (blocks, calls)
         # What is left to do at the end, renaming and removing, needs no room.

@@ -65,9 +65,9 @@ def test_peak_is_within_plan_and_limit(tmp_path: Path, conv: str, limit: int, fl
 
 @pytest.mark.slow
 def test_peak_is_no_larger_for_a_larger_stack(tmp_path: Path) -> None:
-    """The image takes more than the limit leaves: what is in memory follows the limit."""
-    peaks = []
-    for depth in (16, 256):
+    """What is in memory follows the limit, not the image, of several times what peaks may differ by."""
+    peaks, depths, apart = [], (16, 128), 48 * MIB
+    for depth in depths:
         folder = tmp_path / str(depth)
         folder.mkdir()
         with h5py.File(folder / "raw.h5", "w") as file:
@@ -83,5 +83,5 @@ def test_peak_is_no_larger_for_a_larger_stack(tmp_path: Path) -> None:
         planned, peak, _ = map(int, done.stdout.split())
         assert peak <= planned <= 480 * MIB
         peaks.append(peak)
-    assert 256 * MIB <= 256 * 512 * 512 * 4
-    assert peaks[1] < peaks[0] + 48 * MIB
+    assert 2 * apart < 4 * (depths[1] - depths[0]) * 512 * 512
+    assert peaks[1] < peaks[0] + apart

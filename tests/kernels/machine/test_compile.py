@@ -11,6 +11,7 @@ from znnpy_kernels.layers import gradient_norms, reduction
 from znnpy_kernels.machine import cache
 from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.machine.loading import kept
+from znnpy_kernels.winograd import forward, stages
 
 
 @pytest.fixture
@@ -58,6 +59,38 @@ def test_an_interrupt_ends_the_processes(
         compile.compile_all(kernels, 2, interrupt)
     assert len(started) == 2
     assert all(process.poll() is not None for process in started)
+
+
+def of_form(taps: str) -> list[Kernel]:
+    """Kernels of several modules for filters of so many taps, which share helpers that are compiled for them alone."""
+    found = (it for module in (forward, stages) for it in vars(module).values())
+    kernels = [it for family in found if isinstance(family, dict) for it in family.values()]
+    return [it for it in kernels if isinstance(it, Kernel) and it.name.endswith(f"_{taps}")]
+
+
+def test_kernels_of_one_form_are_compiled_by_one_process() -> None:
+    first, second = of_form("1x3x3"), of_form("3x3x1")
+    assert len(first) == len(second) > 3
+    jobs = compile._Jobs({kernel: set() for kernel in (*first, *second)})
+    taken = [[jobs.take(process) for process in range(2)] for _ in first]
+    assert jobs.take(0) is None
+    for own in zip(*taken, strict=True):
+        assert len({name.rpartition("_")[2] for name in own if name}) == 1
+
+
+def test_what_calls_an_unfinished_function_is_passed_over_but_never_in_order() -> None:
+    shared, (one, other, *_), (apart, *_) = (
+        reduction.sum_vectors,
+        of_form("1x3x3"),
+        of_form("3x3x1"),
+    )
+    jobs = compile._Jobs({shared: set(), one: set(), other: {shared}, apart: set()})  # type: ignore[arg-type]
+    for process, kernel in ((0, shared), (1, one)):
+        assert jobs.take(process) == compile._name(kernel)
+    assert jobs._next(1) == 1  # else it would wait, and one that is alone for ever
+    assert jobs.take(1) == compile._name(apart)
+    jobs.finish(compile._name(shared))
+    assert jobs.take(1) == compile._name(other)
 
 
 def test_what_runs_kernels_is_compiled_with_them() -> None:
