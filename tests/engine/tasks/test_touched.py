@@ -22,7 +22,6 @@ from znnpy.plan import PASSES
 from znnpy.plan.cost import MOST_PLANAR
 
 NAN = 0xFFFFFFFF  # as all words of four bytes: a NaN of floats and of doubles
-EACH = 2  # tasks of a kernel that are watched; the others run
 
 
 class Watched:
@@ -165,11 +164,11 @@ def meet(ones, others):
 def checked(model, x, target, weight=None):
     """The tasks of a model's update, of which some of each kernel were watched."""
     model.step(x, target, weight=weight, learning_rate=0.01)
-    watched, seen, some = Watched(model), Counter(), set()
+    watched, by_kernel = Watched(model), dict[str, list[int]]()
     for number, task in enumerate(watched.tasks):
-        seen[task.kernel.name] += 1
-        if seen[task.kernel.name] <= EACH:
-            some.add(number)
+        by_kernel.setdefault(task.kernel.name, []).append(number)
+    # The first, which touches a border, and one among others.
+    some = {them[place] for them in by_kernel.values() for place in (0, len(them) // 2)}
     for number in range(max(some) + 1):
         (watched.check if number in some else watched.run)(number)
     return watched.tasks
