@@ -61,6 +61,10 @@ class RunError(ZnnpyError):
     """A run directory or checkpoint cannot be used as asked."""
 
 
+class PredictionError(RunError):
+    """A network predicts values of an image that are not finite: its weights are too large, or the image is unlike."""
+
+
 class ModelFileError(ZnnpyError):
     """A model of another program is damaged, unsafe, or not one that can be taken over."""
 

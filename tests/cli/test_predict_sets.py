@@ -144,6 +144,29 @@ def test_an_unfit_image_stops_no_other(
     assert [it.name for it in (tmp_path / "o").glob("*.h5")] == ["d.h5"]
 
 
+@pytest.mark.parametrize("data", [{}, {"prepare": {"crop": False}}], ids=["volumes", "scans"])
+def test_an_image_of_which_a_net_makes_no_numbers_stops_no_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], data: dict[str, Any]
+) -> None:
+    """Nor does it change what the same model makes of the next one."""
+    net = {"layers": [{"conv": {"channels": n, "size": 3, "padding": "same"}} for n in (3, 2)]}
+    training = {"output_shape": [4, 6, 6], "loss": "softmax"}
+    run_of(tmp_path / "run", net, data={"normalize": "none", **data}, training=training)
+    for name, most in (("a", 3e38), ("b", 9)):
+        array = np.full((8, 9, 7), most, np.float32) * RNG.uniform(0.9, 1, (8, 9, 7)).astype("f4")
+        place = tmp_path / f"in/{name}.nii"
+        place.parent.mkdir(exist_ok=True)
+        nibabel.Nifti1Image(array, np.eye(4)).to_filename(place)
+    line = ["predict", tmp_path / "run", "--labels", "--threads", 1, "--input"]
+    assert status_of(*line, tmp_path / "in", "--output", tmp_path / "out") == 1
+    said = capsys.readouterr().err
+    assert "in/a.nii: the network predicts values that are NaN or infinite" in said
+    assert f"1 of 2 cases could not be predicted: {tmp_path}/in/a.nii; the same" in said
+    assert not (tmp_path / "out/a.nii").exists()
+    assert status_of(*line, tmp_path / "in/b.nii", "--output", tmp_path / "b.nii") == 0
+    assert (tmp_path / "out/b.nii").read_bytes() == (tmp_path / "b.nii").read_bytes()
+
+
 def refused(*_: Any, **__: Any) -> Any:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

@@ -14,7 +14,7 @@ from jobs import small
 
 from znnpy.data.values.normalization import normalisation
 from znnpy.data.volume import ArrayVolume
-from znnpy.errors import RunError
+from znnpy.errors import PredictionError
 from znnpy.infer import tiling
 from znnpy.infer.provenance import norms_record
 
@@ -96,7 +96,7 @@ def test_what_the_network_makes_infinite_is_not_written(
     tiny = small(tmp_path, inference=inference)
     large = {name: array * np.float32(1e30) for name, array in tiny.weights.parameters.items()}
     broken = replace(tiny, weights=replace(tiny.weights, parameters=large))
-    with pytest.raises(RunError, match=r"NaN or infinite: its weights have grown too large"):
+    with pytest.raises(PredictionError, match=r"NaN or infinite: its weights have grown too large"):
         broken.run(dtype=np.dtype(dtype), patch=None)
     assert not (tmp_path / "out.h5").exists()
     tiny.run(dtype=np.dtype(dtype), patch=None, overwrite=True)

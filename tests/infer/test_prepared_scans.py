@@ -15,7 +15,7 @@ from znnpy.config import config_from
 from znnpy.config.models import LabelsTarget
 from znnpy.data.preparing.scan import Prepared
 from znnpy.data.preparing.turning import Turn
-from znnpy.errors import ConfigError, RunError
+from znnpy.errors import ConfigError, PredictionError
 from znnpy.infer import scan_job
 from znnpy.infer.config_model import Weights
 from znnpy.infer.scan_job import needed_bytes, scan_model
@@ -206,7 +206,7 @@ def test_axes_of_flips() -> None:
 
 def test_values_that_are_not_finite_are_refused(model: Model) -> None:
     wild = {name: array * np.float32(1e30) for name, array in members(model, 1)[0].items()}
-    with pytest.raises(RunError, match="NaN or infinite"):
+    with pytest.raises(PredictionError, match="NaN or infinite"):
         ScanModel(model, read([wild]), ()).logits([np.full((1, *WINDOW), 1e30, np.float32)])
 
 

@@ -12,6 +12,7 @@ import pytest
 from jobs import small
 
 from znnpy.data.writing.destination import Destination
+from znnpy.infer import seams
 from znnpy.infer.blocks import Region
 from znnpy.infer.seams import _borders, _places, verify_seams
 
@@ -40,13 +41,18 @@ def test_where_borders_are(
     assert _borders(job, 1) == wanted
 
 
-def test_a_seam_is_found_where_it_is(tmp_path: Path) -> None:
+@pytest.mark.parametrize("starting", [-1e9, 1e9], ids=["small patches", "shifted ones"])
+def test_a_seam_is_found_where_it_is(
+    tmp_path: Path, starting: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seams, "STARTING", starting)
     tiny = small(tmp_path, threads=1)
     there = Destination(tmp_path / "out:1.h5", "p")
     tiny.run(there.path.name, block=(3, 5, 6))
     scene = tiny.scene()
     with scene.reference:
         job = tiny.job(scene, "other.h5", block=(3, 5, 6))
+        assert (seams._small(job, 4) is not None) == (starting < 0)
         assert not verify_seams(job, there, 4).found
         with h5py.File(there.path, "r+") as file:
             file["p"][:, :, :, 6:] += 0.01
@@ -55,6 +61,14 @@ def test_a_seam_is_found_where_it_is(tmp_path: Path) -> None:
     assert (found.found, found.places) == (True, 4)
     assert shown == [(1, 4), (2, 4), (3, 4), (4, 4)]
     assert found.largest == pytest.approx(0.01, rel=0.01)
+
+
+def test_patches_around_places_lie_on_the_lattice_and_hold_them() -> None:
+    for lower in ((5, 7, 3), (8, 4, 0), (-3, 6, 2)):
+        box = Region(lower, (lower[0] + 16, lower[1] + 16, lower[2] + 16))
+        grid = seams._around(box, (18, 20, 16), (2, 4, 1))
+        assert [place % step for place, step in zip(grid.origin, (2, 4, 1), strict=True)] == [0] * 3
+        assert grid.count(box) == 1
 
 
 def test_no_place_is_looked_at_twice() -> None:

@@ -220,6 +220,18 @@ def test_values(case: str, tmp_path: Path) -> None:
     check(written(tmp_path / "a.onnx", nodes, weights, outputs=outputs, opset=20))
 
 
+@pytest.mark.parametrize(("before", "after"), [(3, -1), (2, -3), (-3, 2), (-1, 1)])
+def test_channels_cut_off_among_those_that_are_added(
+    before: int, after: int, tmp_path: Path
+) -> None:
+    """Which ONNX's own evaluator cannot."""
+    pads = np.array([0, before, 0, 0, 0, 0, after, 0, 0, 0])
+    (found,) = ours(written(tmp_path / "a.onnx", [("Pad", "x p", "y")], {"p": pads})).values()
+    more = [(0, 0), (max(before, 0), max(after, 0)), (0, 0), (0, 0), (0, 0)]
+    wanted = np.pad(IMAGE, more)[:, max(-before, 0) :]
+    np.testing.assert_array_equal(found, wanted[:, : wanted.shape[1] + min(after, 0)])
+
+
 @pytest.mark.parametrize("shifts", [True, False])
 def test_a_layer_norm_of_channels_last(shifts: bool, tmp_path: Path) -> None:
     weights = {**WEIGHTS, "n.weight": drawn(4), "n.bias": drawn(4, seed=1)}
@@ -282,6 +294,8 @@ def test_norms_that_are_written_out(case: str, tmp_path: Path) -> None:
         [("ReduceL2", "c one", "l"), ("Add", "c l", "y")],
         [("ReduceL2", "c space", "l"), ("Div", "c l", "y")],
         [("Pow", "c two", "y")],
+        [("Abs", "c", "a"), ("Relu", "a", "y")],
+        [("Abs", "c", "a"), ("Neg", "a", "y")],
         [("ReduceMean", "c one", "m"), ("Relu", "m", "y")],
         [("ReduceL2", "c one", "l"), ("Concat", "c l", "y", {"axis": 1})],
         [("Pow", "c two", "q"), ("Reshape", "q flat", "y")],

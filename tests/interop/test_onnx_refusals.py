@@ -106,6 +106,20 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
         [("Resize", "x - s", "y", {"mode": "linear", "coordinate_transformation_mode": "pytorch_half_pixel"})],
         {"s": np.array([1, 1, 1, 0.125, 1], np.float32)}, "pytorch_half_pixel to one voxel is not supported",
     ),
+    "nearest to one voxel of PyTorch's": (
+        [("Resize", "x - s", "y", {"coordinate_transformation_mode": "pytorch_half_pixel",
+          "nearest_mode": "round_prefer_ceil"})],
+        {"s": np.array([1, 1, 1, 0.125, 1], np.float32)}, "pytorch_half_pixel to one voxel is not supported",
+    ),
+    "part of an image, of its size": (
+        [("Resize", "x r s", "y", {"coordinate_transformation_mode": "tf_crop_and_resize"})],
+        {"r": np.array([0, 0, 0, 0.2, 0.2, 1, 1, 1, 0.8, 0.8], np.float32), "s": np.ones(5, np.float32)},
+        "coordinate_transformation_mode: tf_crop_and_resize is not supported",
+    ),
+    "slopes along the last axis": (
+        [("Conv", "x c", "k"), ("PRelu", "k p", "y")], {"c": drawn(12, 2, 1, 1, 1), "p": drawn(12)},
+        r"PRelu /a/y/PRelu: a constant of shape \(12,\) beside a tensor",
+    ),
     "nearest of another rounding": (
         [("Resize", "x - s", "y", {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "ceil"})],
         {"s": np.array([1, 1, 2, 2, 2], np.float32)}, "attributes asymmetric and ceil from 6 to 12 voxels",

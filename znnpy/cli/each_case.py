@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from znnpy.cli.global_options import note
-from znnpy.errors import PlanError, ShapeError, VolumeError, WriteError
+from znnpy.errors import PlanError, PredictionError, ShapeError, VolumeError, WriteError
 
 One = TypeVar("One")
 NAMED = 5  # cases that the last error names, at most
@@ -19,7 +19,8 @@ def each_case(
     *,
     several: bool,
 ) -> None:
-    """Call `predict` for each case; of several, one whose image is damaged, unfit or too large is told and left out.
+    """Call `predict` for each case; of several, one whose image is damaged, unfit or too large, or of which the network
+    makes no numbers, is told and left out.
 
     VolumeError at the end where some were left out. Whatever else is raised ends all: an output that cannot be written
     would fail the next cases, too.
@@ -30,11 +31,12 @@ def each_case(
             predict(case)
         except WriteError:
             raise
-        except (VolumeError, PlanError, ShapeError, MemoryError) as error:
+        except (VolumeError, PlanError, ShapeError, PredictionError, MemoryError) as error:
             if not several:
                 raise
-            # That of NumPy names no image.
-            place = f"{name(case)}: " if isinstance(error, MemoryError) else ""
+            # That of NumPy names no image, nor does a network.
+            unnamed = isinstance(error, MemoryError | PredictionError)
+            place = f"{name(case)}: " if unnamed else ""
             note(f"{place}{error}")
             missed.append(name(case))
     if missed:

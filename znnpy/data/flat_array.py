@@ -33,6 +33,7 @@ class FlatArray:
             self.close()
             raise VolumeError(
                 f"{path} is truncated: it has {readable(size)} and declares {readable(needed)} of data"
+                f"{f' from byte {offset} on' if offset else ''}"
             )
 
     def read(self, bounds: Sequence[tuple[int, int]]) -> Array:

@@ -18,7 +18,7 @@ from znnpy.data.scene import Scene
 from znnpy.data.values.scaling import Normalisation, Planes
 from znnpy.data.volume import Array, Triple, mirror_read, mirrored_indices
 from znnpy.engine.layers.probabilities import probabilities
-from znnpy.errors import RunError
+from znnpy.errors import PredictionError
 from znnpy.geometry.shape_inference import Geometry
 from znnpy.infer.blending import Joined
 from znnpy.infer.blocks import Field, Region, input_region, sub, triple
@@ -72,7 +72,7 @@ class Finish:
         return channels if self.numbering is None else 1
 
     def activated(self, values: Floats, parts: Parts = whole_part) -> Floats:
-        """Return new float32 values (channel, z, y, x) to average or to keep; raise RunError if any is not finite."""
+        """Return new float32 values (channel, z, y, x) to average or to keep; PredictionError if any is not finite."""
         found, odd = np.empty(values.shape, np.float32), list[int]()
 
         def part(first: int, last: int) -> None:
@@ -89,7 +89,7 @@ class Finish:
 
         parts(part, values.shape[1])
         if odd:
-            raise RunError(
+            raise PredictionError(
                 "the network predicts values that are NaN or infinite: its weights have grown too large (log.jsonl of "
                 "the run has the losses), or the input is not like the one that it was trained on"
             )

@@ -22,7 +22,7 @@ from znnpy.data.preparing.scan import Prepared
 from znnpy.data.process_memory import give_back
 from znnpy.data.volume import Array
 from znnpy.engine.model import Model
-from znnpy.errors import RunError
+from znnpy.errors import PredictionError
 from znnpy.infer.request import numbering_of
 from znnpy.infer.sliding_window import Windows
 from znnpy.infer.window_sums import Float32, mean_planes, padded
@@ -72,14 +72,14 @@ class ScanModel:
     def logits(self, windows: Sequence[Float32], member: int = 0) -> list[Float32]:
         """Return what a member adds to the mean logits (k, z, y, x) of each window (c, z, y, x), until the next call.
 
-        The same bits, whichever windows are given together. Raises RunError where they are not finite.
+        The same bits, whichever windows are given together. Raises PredictionError where they are not finite.
         """
         self._take(member)
         # What the last window, or reading weights, has freed: most memory is needed while one runs.
         give_back()
         found = self._means(windows)
         if not all(np.isfinite([values.min(), values.max()]).all() for values in found):
-            raise RunError(
+            raise PredictionError(
                 "the network predicts values that are NaN or infinite: is the scan like those that it was trained on?"
             )
         return found

@@ -1,13 +1,14 @@
 """Checks a finished prediction for seams: recomputes voxels around borders of blocks, and compares.
 
-They are computed in patches shifted by half, so that what was a border lies in the middle. Windows stay
-where they are, as values depend on them, and only blocks differ: then not a bit may differ.
+They are computed in patches shifted by half, so that what was a border lies in the middle; of many places each in a
+patch of its own, which is smaller. Windows stay where they are, as values depend on them, and only blocks differ: then
+not a bit may differ.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -19,11 +20,13 @@ from znnpy.infer.block_writer import predicting
 from znnpy.infer.blocks import Region, add, sub, triple
 from znnpy.infer.grid import Grid
 from znnpy.infer.job import Job
+from znnpy.infer.patch_search import Candidate, covering
 
 # Wide enough to hold both sides of a border, small enough that many places take seconds.
 WIDTH = 16  # voxels of a looked-at box along each axis
 # Relative to the largest value seen: far above rounding, far below a seam that anybody would see.
 TOLERANCE = 1e-3  # of float32 algorithms that round differently in shifted patches
+STARTING = 3.0  # seconds that smaller patches must save, by estimate: what planning and compiling for them may take
 SEED = 20_000  # any: the same places are checked each time
 
 
@@ -51,17 +54,21 @@ def verify_seams(job: Job, destination: Destination, count: int, show: Show | No
     Places are drawn with a fixed seed; none is taken twice. Positions are voxels of the output. `show` is told what is
     being done, and how many places of how many are compared.
     """
+    count = min(count, prod(len(_borders(job, axis)) for axis in range(3)))
+    small = _small(job, count)
     grid = job.grid if job.grid.blends else _shifted(job)
     places, (largest, where, scale) = 0, (0.0, (0, 0, 0), 1.0)
     with (
         open_volume(
             destination.place, destination.dataset or None, max_bytes=job.spec.nbytes
         ) as written,
-        predicting(job, grid=grid) as prediction,
+        predicting(small or job, grid=grid) as prediction,
     ):
-        count = min(count, prod(len(_borders(job, axis)) for axis in range(3)))
         for box in _places(job, count):
             places += 1
+            if small:
+                patch = Grid.of(small.candidate.geometry).patch
+                prediction.grid = _around(box, patch, job.tiling.unit)
             if show:
                 show("places compared", places, count)
             found = prediction.region(box)[job.request.node.name].astype(np.float64)
@@ -81,6 +88,23 @@ def _shifted(job: Job) -> Grid:
     """Return the job's grid, moved by half a patch, in whole periods of pooling."""
     steps = zip(job.grid.unit, job.tiling.unit, strict=True)
     return Grid(job.grid.unit, triple(n // 2 // one * one for n, one in steps))
+
+
+def _small(job: Job, count: int) -> Job | None:
+    """Return the job with patches that hold one box each, wherever it lies; None where that saves too little."""
+    if job.grid.blends:
+        return None
+    room = triple(WIDTH + step - 1 for step in job.tiling.unit)
+    found = Candidate(job.network, covering(job.network, room), job.weights.config.training.conv)
+    # Places follow each other: several of one patch take one pass.
+    passes = min(count, job.grid.count(job.region))
+    saved = passes * job.candidate.seconds - count * found.seconds
+    return replace(job, candidate=found, kept=0) if saved > STARTING else None
+
+
+def _around(box: Region, patch: Triple, unit: Triple) -> Grid:
+    """Return a grid of which one patch holds a box, on the lattice of pooling."""
+    return Grid(patch, triple(a // n * n for a, n in zip(box.lower, unit, strict=True)))
 
 
 def _places(job: Job, count: int) -> Iterator[Region]:

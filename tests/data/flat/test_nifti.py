@@ -266,8 +266,20 @@ def test_what_is_refused(tmp_path: Path) -> None:
     refused(tmp_path / "c.nii.gz", "gzip data are cut or damaged|is truncated")
     (tmp_path / "d.nii.gz").write_bytes(gzip.compress(good[:-9]))
     refused(tmp_path / "d.nii.gz", "is truncated: its data end 9 bytes before")
+    plain = bytearray(gzip.compress(good, 0))
+    plain[-20] ^= 1  # a voxel
+    (tmp_path / "f.nii.gz").write_bytes(plain)
+    refused(tmp_path / "f.nii.gz", "gzip data are cut or damaged .CRC check failed")
     (tmp_path / "e.nii").touch()
     refused(tmp_path / "e.nii", "is empty")
+
+
+def test_what_lies_behind_gzip_data(tmp_path: Path) -> None:
+    saved(tmp_path / "a.nii.gz", values((5, 6, 7), "u1"))
+    for more in (bytes(9), b"of another program", gzip.compress(b"a member")):
+        (tmp_path / "b.nii.gz").write_bytes((tmp_path / "a.nii.gz").read_bytes() + more)
+        with open_volume(tmp_path / "a.nii.gz") as one, open_volume(tmp_path / "b.nii.gz") as other:
+            assert np.array_equal(one.read_all(), other.read_all())
 
 
 def test_several_times(tmp_path: Path) -> None:

@@ -98,6 +98,13 @@ def test_what_pynrrd_writes(tmp_path: Path, dtype: str, encoding: str) -> None:
             lies_as_it_should(volume)
 
 
+@pytest.mark.parametrize("said", ["big", "Big", "BIG"])
+def test_byte_orders_of_nrrd(tmp_path: Path, said: str) -> None:
+    array = values((4, 5, 6), ">u2")
+    nrrd.write(str(tmp_path / "a.nrrd"), array.T, {"encoding": "raw"})
+    read(replaced(tmp_path / "a.nrrd", b"endian: big", f"endian: {said}".encode()), array[None])
+
+
 @pytest.mark.parametrize("first", [True, False])
 def test_channels_of_nrrd(tmp_path: Path, first: bool) -> None:
     array = values((3, 4, 5, 6), "u1")
@@ -279,6 +286,9 @@ def test_what_is_refused_of_nrrd(tmp_path: Path) -> None:
         (b"\n\n", b"\n", "has no end|damaged"),
     ):
         refused(replaced(good, old, new), words)
+    nrrd.write(str(good), values((4, 5, 6), "<u2"), {"encoding": "raw"})
+    for new, words in ((b"", "says no endian"), (b"endian: middle\n", "says endian: middle")):
+        refused(replaced(good, b"endian: little\n", new), words)
     nrrd.write(str(good), values((4, 5, 6), "u1"), {"encoding": "gzip"})
     refused(replaced(good, b"sizes: 4 5 6", b"sizes: 4 5 99999999999"), "declares .* of data")
     cut = tmp_path / "cut.nrrd"
@@ -312,9 +322,13 @@ def test_what_is_refused_of_metaimages(tmp_path: Path) -> None:
 def test_what_is_refused_of_mrc(tmp_path: Path) -> None:
     with mrcfile.new(tmp_path / "a.mrc") as file:
         file.set_data(values((6, 5, 4), "i2"))
-    good = (tmp_path / "a.mrc").read_bytes()
+        file.set_volume()
+    whole = bytearray((tmp_path / "a.mrc").read_bytes())
+    whole[36:40] = (2).to_bytes(4, "little")  # planes of a volume
+    good = bytes(whole)
     bad = tmp_path / "b.mrc"
     for at, new, words in (
+        (88, (401).to_bytes(4, "little"), "holds 3 volumes of 2 planes"),
         (208, b"PAM ", "is no MRC file, though named so"),
         (212, b"\0\0", "header is damaged .*machine stamp"),
         (8, b"\xff\xff\xff\x7f", "truncated: .* declares"),

@@ -24,6 +24,8 @@ _MAP, _MAP_AT = b"MAP", 208
 _STAMP, _STAMP_AT = 1146047817, 152
 """IMOD's mark, behind which a bit says whether bytes are signed."""
 _SIGNED = 1
+_STACKS = range(401, 631)
+"""Space groups of files of several volumes, as deep as the cell, one after the other."""
 
 
 def mrcfile() -> Any:
@@ -39,7 +41,7 @@ def is_mrc(path: Path) -> bool:
 def open_mrc(path: Path, trust: Trust) -> Volume:
     """Return an MRC image as a volume, angstroms as nanometres.
 
-    Raises VolumeError for what is damaged, complex, or has its axes in another order than x, y, z.
+    Raises VolumeError for what is damaged, complex, of several volumes, or has its axes in another order than x, y, z.
     """
     library, watch = mrcfile(), Watch()
     try:
@@ -68,6 +70,11 @@ def _layout(block: bytes, path: Path, library: Any) -> Layout:
     if axes not in ((1, 2, 3), (0, 0, 0)):
         raise VolumeError(f"{path} has axes in the order {axes}; expected 1, 2, 3 for x, y, z")
     shape = (1, int(header["nz"]), int(header["ny"]), int(header["nx"]))
+    planes, depth = int(header["nz"]), int(header["mz"])
+    if int(header["ispg"]) in _STACKS and depth > 0 and planes != depth:
+        raise VolumeError(
+            f"{path} holds {planes // depth} volumes of {depth} planes; save one by itself"
+        )
     more = int(header["nsymbt"])
     if more < 0:
         raise VolumeError(f"{path}: its extended header has {more} bytes")

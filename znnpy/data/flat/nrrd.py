@@ -62,6 +62,7 @@ _ENCODINGS: dict[str, Packed] = {
     "raw": "", "gz": "gzip", "gzip": "gzip", "bz2": "bz2", "bzip2": "bz2"
 }  # fmt: skip
 _IN_SPACE = ("domain", "space")
+_ORDERS = {"little": "<", "big": ">"}
 
 
 def pynrrd() -> Any:
@@ -129,7 +130,7 @@ def _layout(
     named = header.get("data file", header.get("datafile"))
     where = path if named is None else other_file(path, str(named), trust, TITLE)
     watch.look(where)
-    dtype = np.dtype(f"{'>' if header.get('endian') == 'big' else '<'}{kind}")
+    dtype = np.dtype(f"{_byte_order(header, kind, path)}{kind}")
     begin = start if named is None else 0
     skip = int(header.get("byte skip", header.get("byteskip", 0)))
     lines = int(header.get("line skip", header.get("lineskip", 0)))
@@ -151,6 +152,19 @@ def _layout(
         packed_start=begin,
         unnamed=not known,
     )
+
+
+def _byte_order(header: Mapping[str, Any], kind: str, path: Path) -> str:
+    """Return how numbers of several bytes lie, which the header must say of them."""
+    if kind.endswith("1"):
+        return "<"
+    said = str(header.get("endian", "")).lower()
+    if said not in _ORDERS:
+        raise VolumeError(
+            f"{path}: its NRRD header says {f'endian: {said[:40]}' if said else 'no endian'}, and numbers of several "
+            "bytes are little or big"
+        )
+    return _ORDERS[said]
 
 
 def _channel_axis(header: Mapping[str, Any], axes: int) -> tuple[int | None, bool]:

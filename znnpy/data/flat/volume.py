@@ -218,7 +218,20 @@ def _filled(stream: Any, path: Path, layout: Layout) -> Array:
         part[...] = layout.values(
             np.frombuffer(_exactly(stream, part.size * size, path), layout.dtype)
         )
+    _check_end(stream)
     return stored
+
+
+def _check_end(stream: Any) -> None:
+    """Read what follows the voxels, SMALL at most: checksums are compared where the data end."""
+    left = SMALL
+    try:
+        while left > 0 and (piece := stream.read(min(left, PIECE))):
+            left -= len(piece)
+    except gzip.BadGzipFile as error:
+        # What other programs leave behind the last member is none of the image.
+        if not str(error).startswith("Not a gzipped file"):
+            raise
 
 
 def _skip(stream: Any, count: int, path: Path) -> None:

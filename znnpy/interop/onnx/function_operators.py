@@ -74,8 +74,11 @@ def erf(reading: Reading, op: Operator, name: str) -> Value:
 
 
 def prelu(reading: Reading, op: Operator, name: str) -> Value:
-    """PRelu."""
-    return functions.prelu(reading.sketch, name, reading.value(op), reading.floats(op, 1, "slope"))
+    """PRelu; slopes are broadcast from the last axis on, as constants are."""
+    x, slopes = reading.value(op), reading.floats(op, 1, "slope")
+    if slopes.size > 1:
+        slopes = functions.by_channel(reading.sketch, x, slopes)
+    return functions.prelu(reading.sketch, name, x, slopes)
 
 
 FUNCTION_OPERATORS: dict[str, Translation] = {

@@ -39,6 +39,11 @@ def resize(reading: Reading, op: Operator, name: str) -> Value:
         or op.attribute("axes", None)
     ):
         raise op.wrong("attributes antialias, exclude_outside and axes are not supported")
+    # Of a part of the image, also where sizes stay.
+    if where == "tf_crop_and_resize":
+        raise op.wrong(
+            f"attribute coordinate_transformation_mode: {where} is not supported: Slice says a part"
+        )
     if op.attribute("keep_aspect_ratio_policy", "stretch") != "stretch":
         raise op.wrong("attribute keep_aspect_ratio_policy is not supported")
     size = _new_size(reading, op, x)
@@ -50,7 +55,7 @@ def resize(reading: Reading, op: Operator, name: str) -> Value:
             raise op.wrong(
                 f"attribute coordinate_transformation_mode: {where[:40]} with mode linear is not supported"
             )
-        if mode == "linear" and where == "pytorch_half_pixel" and new == 1:
+        if where == "pytorch_half_pixel" and new == 1:
             raise op.wrong(
                 f"attribute coordinate_transformation_mode: {where} to one voxel is not supported"
             )

@@ -161,11 +161,11 @@ def pad(reading: Reading, op: Operator, name: str) -> Value:
     if whole[0] or whole[rank] or ((before or after) and mode != "constant"):
         raise op.wrong("padding of samples, or of channels but by 0, is not supported")
     if before or after:
-        kept: list[int | None] = [*range(max(-before, 0), x.channels - max(-after, 0))]
         if max(before, after) > 1 << 16:
             raise op.wrong(f"pads {given[:10]} are absurd")
-        more = [None] * max(before, 0), [None] * max(after, 0)
-        x = arithmetic.chosen(reading.sketch, f"{name}.channels", x, [*more[0], *kept, *more[1]])
+        kept = [*[None] * max(before, 0), *range(x.channels), *[None] * max(after, 0)]
+        kept = kept[max(-before, 0) : len(kept) - max(-after, 0)]
+        x = arithmetic.chosen(reading.sketch, f"{name}.channels", x, kept)
     sides = _halves(reading, op, x, whole[2:rank] + whole[rank + 2 :], "pads")
     return windows.padded(reading.sketch, name, x, sides, MODES[mode])
 

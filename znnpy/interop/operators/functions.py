@@ -47,21 +47,21 @@ def scaled(
 
     `learns`: whether they do, where the program says so; else more than one number does.
     """
-    arrays = [_by_channel(sketch, x, array) for array in (factor, shift)]
+    factors = None if factor is None else by_channel(sketch, x, factor)
+    shifts = None if shift is None else by_channel(sketch, x, shift)
     made = sketch.node(name, "transfer", x)
     bench = sketch.nodes[made.node]
-    bench.factor = arrays[0]
-    if arrays[1] is not None:
-        bench.arrays["bias"] = arrays[1]
+    bench.factor = factors
+    if shifts is not None:
+        bench.arrays["bias"] = shifts
     given = factor if factor is not None else shift
     bench.learns = given is not None and given.size > 1 if learns is None else learns
     sketch.link(f"{made.node}.in", x, made)
     return made
 
 
-def _by_channel(sketch: Sketch, x: Value, array: Floats | None) -> Floats | None:
-    if array is None:
-        return None
+def by_channel(sketch: Sketch, x: Value, array: Floats) -> Floats:
+    """Return a constant's number for each channel of a tensor beside which it is broadcast; others are refused."""
     if array.size == 1:
         return np.full(x.channels, array.reshape(-1)[0], np.float32)
     shape = (1,) * (len(x.seen) - array.ndim) + array.shape

@@ -19,6 +19,7 @@ from znnpy.network.types import Triple
 
 Floats = NDArray[np.float32]
 _PLAIN = re.compile(r"[^A-Za-z0-9_.:-]+")
+TERM = "reads a part of a norm that is not supported"
 LONGEST = 150  # letters of a name: what a node keeps and what is told apart is added
 
 
@@ -123,6 +124,8 @@ class Sketch:
         **keys: Any,
     ) -> str:
         """Add an edge and return its name."""
+        if source.term is not None:
+            raise self.wrong(TERM)
         name = self.name(wanted)
         self.links[name] = Link(source.node, target.node, kind, dict(keys), filters, learns)
         return name
@@ -174,7 +177,7 @@ class Sketch:
         """Raise for values that a reshape has rearranged."""
         for value in values:
             if value.term is not None:
-                raise self.wrong("reads a part of a norm that is not supported")
+                raise self.wrong(TERM)
             if value.turned is not None:
                 raise self.wrong("reads a tensor that was transposed, which is not supported")
             if not value.plain:
