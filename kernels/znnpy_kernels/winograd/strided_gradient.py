@@ -107,7 +107,7 @@ def _products(
     fresh: bool, tiles: int, source: int, gradient: int, block: int, vectors: int, images: int,
     sums: int, runs: int,
 ) -> None:  # fmt: skip
-    """Sums of some places side by side, or added to those before; else as `gradient_sums.products_of_vectors`."""
+    """Sums of some places side by side, or added to those before; else as `gradient_sums._products_of_vectors`."""
     # Constants, as code is made for each number of vectors.
     if vectors == 2:
         _runs(2, fresh, tiles, source, gradient, block, images, sums, runs)

@@ -30,7 +30,7 @@ class Watched:
 
     `writer`: of each word the task that wrote it last in this run, -1 of those that none did. What a region stands for
     is known by it alone: units of ranges are their users' own. `after`: by task those that changed in place what it
-    wrote.
+    wrote. `gates`: the last one of each section of a buffer, before which all earlier uses of it have ended.
     """
 
     def __init__(self, model):
@@ -43,6 +43,7 @@ class Watched:
         touched = [it for task in self.tasks for it in (*task.reads, *task.writes)]
         self.known = self.marked(self.spans(touched).values())
         self.writer, self.after = np.full(self.memory.size, -1, np.int32), {}
+        self.gates = {}
 
     def spans(self, regions):
         """The words of the buffers of regions, slices by buffer."""
@@ -79,6 +80,7 @@ class Watched:
     def run(self, number):
         """Run a task; it is the writer of what it makes where NaN was, or of what it changes."""
         task = self.tasks[number]
+        self.gates.update(dict.fromkeys(task.between, number))
         written, read = [*self.spans(task.writes).values()], self.spans(task.reads).values()
         kept = [(it, self.memory[it].copy()) for it in (*written, *self.states(task))]
         for span in written:
@@ -127,11 +129,15 @@ class Watched:
         return self.of_writers(regions, lambda n, _: n < 0 or self.reaches(n, regions))
 
     def others(self, task):
-        """Which words of the buffers that a task writes others made, of parts of them that it does not touch."""
+        """Which words of the buffers that a task writes others made, of parts of them that it does not touch.
+
+        But for those that a gate has set free, which may lie otherwise from then on.
+        """
         regions = [*task.reads, *task.writes]
 
         def apart(number, buffer):
-            there = number >= 0 and any(it.buffer is buffer for it in self.tasks[number].writes)
+            own = [it for it in self.tasks[number].writes if it.buffer is buffer]
+            there = number >= 0 and any(number > self.gates.get(it.key, -1) for it in own)
             return there and not self.reaches(number, regions)
 
         return self.of_writers(task.writes, apart)
@@ -246,6 +252,19 @@ def test_tasks_of_strided_layers(taps, across, monkeypatch):
     )  # fmt: skip
     names = [name for name in found if name.startswith("winograd_strided")]
     assert len(names) == 7
+
+
+def test_tasks_of_ranges_of_strided_layers_that_are_not_alike(monkeypatch):
+    """Of two samples, and of one: their points lie elsewhere in the same buffer."""
+    monkeypatch.setattr(winograd_gradients, "STRIDED_TILES", {2: 5})
+    net, plan = padded((1, 3, 3))
+    edges = [replace(it, stride=(1, 2, 2)) if it.name == "e1" else it for it in net.edges]
+    edges[1] = replace(edges[1], padding=((0, 0), (1, 1), (1, 1)))
+    settings = {"plan": plan, "threads": 1, "batch": 5}
+    found = check(
+        replace(net, edges=tuple(edges)), (1, 2, 5), lambda model: (*data(model), None), **settings
+    )
+    assert found["winograd_strided_sums_1x3x3"] > 1
 
 
 def test_tasks_of_weight_gradients_of_lines_alone():

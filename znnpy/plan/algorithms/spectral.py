@@ -115,7 +115,8 @@ def candidates(shape: ConvShape) -> list[Method]:
 def _loses(shape: ConvShape) -> bool:
     """Return whether others beat every tile of a strided layer: its phases fill few lanes, or have Winograd's tiles."""
     # Measured: for 8 images or fewer direct convolution was always faster (docs/design/convolution.md, "Strides");
-    # Winograd's filtering of phases takes 0.4 to 0.8 of the time of the best spectral tile (winograd.md, "Strides").
+    # Winograd's filtering of phases takes 0.4 to 0.8 of the time of the best spectral tile (winograd.md, "Strides of
+    # two").
     few = min(shape.inputs, shape.outputs) <= FEW_IMAGES
     return shape.phases.split and (few or (not shape.transposed and winograd_strided.takes(shape)))
 
