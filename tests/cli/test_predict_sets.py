@@ -162,7 +162,8 @@ def test_an_image_of_which_a_net_makes_no_numbers_stops_no_other(
     said = capsys.readouterr().err
     assert "in/a.nii: the network predicts values that are NaN or infinite" in said
     assert f"1 of 2 cases could not be predicted: {tmp_path}/in/a.nii; the same" in said
-    assert not (tmp_path / "out/a.nii").exists()
+    # Nothing is in the way of a better image under this name.
+    assert {it.name for it in (tmp_path / "out").glob("a*")} <= {"a.nii.log.jsonl"}
     assert status_of(*line, tmp_path / "in/b.nii", "--output", tmp_path / "b.nii") == 0
     assert (tmp_path / "out/b.nii").read_bytes() == (tmp_path / "b.nii").read_bytes()
 

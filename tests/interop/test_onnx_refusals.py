@@ -142,6 +142,9 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
     "value of padding": (
         [("Pad", "x p v", "y")], {"p": np.array([0, 0, 1, 1, 1] * 2), "v": np.float32(3)}, "other than 0",
     ),
+    "no channels": (
+        [("Pad", "x p", "y")], {"p": np.array([0, 1, 0, 0, 0, 0, -4, 0, 0, 0])}, "leave no channels",
+    ),
     "mirrored beyond": (
         [("Pad", "x p", "y", {"mode": "reflect"})], {"p": np.array([0, 0, 1, 8, 1] * 2)},
         "Pad /a/y/Pad: mirrors .* voxels of a feature map",

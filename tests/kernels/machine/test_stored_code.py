@@ -1,13 +1,15 @@
 """Machine code that was taken from the cache runs without what declares it, in this process and in others."""
 
 import ctypes
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from znnpy_kernels.machine import stored_code
+from znnpy_kernels.machine import cache, stored_code
 from znnpy_kernels.machine.declarations import full_name
 from znnpy_kernels.machine.stored_code import Code, code_of, linked
 from znnpy_kernels.simd.rows import add_flat
@@ -69,6 +71,39 @@ def test_nor_has_what_the_cache_has_lost(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert add_flat.compile()
     monkeypatch.setattr(stored_code.cache, "directory", lambda _: tmp_path)
     assert code_of(add_flat) is None
+
+
+def test_its_symbol_is_that_of_the_code_in_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Of two processes that compile it at once one has written the file of both, under a symbol of its own.
+    assert add_flat.compile()
+    monkeypatch.setattr(add_flat, "_compiled", SimpleNamespace(native_name="another", address=1))
+    symbol, content = given()
+    assert symbol != "another"
+    assert symbol.encode() in content
+
+
+def test_a_damaged_file_gives_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    symbol, content = given()
+    shutil.copytree(cache.directory(add_flat.function), tmp_path / "copy")
+    monkeypatch.setattr(stored_code.cache, "directory", lambda _: tmp_path / "copy")
+    (kept,) = (tmp_path / "copy").glob("*.nbc")
+    whole = kept.read_bytes()
+    kept.write_bytes(whole)
+    assert code_of(add_flat) == (symbol, content)
+    middle = whole.index(content) + len(content) // 2
+    flipped = bytes([whole[middle] ^ 1])
+    for damaged in (whole[:middle], whole[:middle] + flipped + whole[middle + 1 :], b""):
+        kept.write_bytes(damaged)
+        assert code_of(add_flat) is None
+
+
+def test_of_one_name_one_is_linked_and_what_lacks_its_symbol_is_not() -> None:
+    first = linked({NAME: given()})
+    before = len(stored_code._engines)
+    assert linked({NAME: given()}) == first
+    assert len(stored_code._engines) == before
+    other = {"any:lost": Code("of_no_function", given().content)}
+    assert linked({NAME: given(), **other}) == first
 
 
 def test_none_at_all_are_linked_without_an_engine() -> None:

@@ -23,7 +23,7 @@ from znnpy.data.writing.block_output import Finished, OutputSpec
 from znnpy.data.writing.destination import Destination, journal_of, partial_of
 from znnpy.data.writing.journal import Journal, Region, read_head, refuse_other
 from znnpy.data.writing.preflight import refuse_place
-from znnpy.errors import ShapeError, VolumeError, reason
+from znnpy.errors import PredictionError, ShapeError, VolumeError, reason
 
 
 class JournaledOutput(Closing, ABC):
@@ -136,8 +136,9 @@ class JournaledOutput(Closing, ABC):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # What no block could be made of is refused input: nothing is lost, and nothing in the way of a better one.
-        if isinstance(error, VolumeError) and not (self._done or self.attached):
+        # What no block could be made of is refused input: nothing is lost, and nothing in the way of a better one
+        # or of better weights.
+        if isinstance(error, VolumeError | PredictionError) and not (self._done or self.attached):
             with suppress(VolumeError, OSError):  # of a store that fails, which has been said
                 self.discard()
         super().__exit__(kind, error, trace)

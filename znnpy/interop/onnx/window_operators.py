@@ -164,7 +164,9 @@ def pad(reading: Reading, op: Operator, name: str) -> Value:
         if max(before, after) > 1 << 16:
             raise op.wrong(f"pads {given[:10]} are absurd")
         kept = [*[None] * max(before, 0), *range(x.channels), *[None] * max(after, 0)]
-        kept = kept[max(-before, 0) : len(kept) - max(-after, 0)]
+        kept = kept[max(-before, 0) : max(len(kept) - max(-after, 0), 0)]
+        if not kept:
+            raise op.wrong(f"pads {given[:10]} leave no channels")
         x = arithmetic.chosen(reading.sketch, f"{name}.channels", x, kept)
     sides = _halves(reading, op, x, whole[2:rank] + whole[rank + 2 :], "pads")
     return windows.padded(reading.sketch, name, x, sides, MODES[mode])
