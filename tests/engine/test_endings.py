@@ -59,7 +59,6 @@ def test_memory_stays_until_an_update_of_a_dropped_model_is_over():
         import gc
         import numpy as np
         from znnpy.engine import Model
-from znnpy.errors import ZnnpyError
         wide = {"conv": {"channels": 24, "size": 3, "function": "relu"}}
         layers = [wide] * 4 + [{"conv": {"channels": 2, "size": 3}}]
         for _ in range(4):
@@ -83,7 +82,6 @@ def test_a_forked_child_is_told_that_threads_do_not_survive():
         import os, signal, warnings
         import numpy as np
         from znnpy.engine import Model
-from znnpy.errors import ZnnpyError
         from znnpy.errors import ZnnpyError
         warnings.simplefilter("ignore")
         layers = [{"conv": {"channels": 2, "size": 3}}]

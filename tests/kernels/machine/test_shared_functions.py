@@ -133,7 +133,7 @@ def test_shared_functions_come_before_those_that_call_them(
 ) -> None:
     wanted = [anew(first), anew(second), anew(sum_vectors)]
     jobs = compile._Jobs(compile._missing(wanted))
-    one, other = jobs.take(), jobs.take()
+    one, other = jobs.take(0), jobs.take(1)
     assert (one, other) == (f"{__name__}:scaled", "znnpy_kernels.layers.reduction:sum_vectors")
     assert jobs.finish(one or "") == 1
-    assert jobs.take() == f"{__name__}:first"  # at once, though `sum_vectors` is not finished
+    assert jobs.take(0) == f"{__name__}:first"  # at once, though `sum_vectors` is not finished
