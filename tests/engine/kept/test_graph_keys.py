@@ -94,6 +94,13 @@ def test_several_microbatches_tell_the_memory_that_decides_how_many_are_in_fligh
     assert before[1] != after[1]
 
 
+def test_the_cpu_that_code_is_compiled_for_is_told(monkeypatch):
+    with small() as model:
+        found = keys.key(model._layout, model._settings)
+        monkeypatch.setattr(keys.numba.config, "CPU_NAME", "another")
+        assert keys.key(model._layout, model._settings) != found
+
+
 def test_how_long_tasks_are_is_told(monkeypatch):
     found = key_of(small())
     monkeypatch.setattr(Grain, "of", classmethod(lambda cls, work, workers: cls(1.0)))

@@ -149,7 +149,8 @@ def _room(layout: Layout, settings: Settings) -> int:
 
 def _machine() -> list[Any]:
     versions = platform.python_version(), np.__version__, numba.__version__, llvmlite.__version__
-    cpu = platform.machine(), llvmlite.binding.get_host_cpu_name()
+    # The second name is what code is compiled for where NUMBA_CPU_NAME says so; files have code.
+    cpu = platform.machine(), llvmlite.binding.get_host_cpu_name(), numba.config.CPU_NAME
     return [*versions, *cpu, LANES, target_features()]
 
 
