@@ -91,8 +91,9 @@ def emit_joint(
 
     `updated`: of a single range, whose tasks update the filters and keep no gradient.
     """
-    parameter, made = build.parameters[edge.name], _Strided if is_strided(shape) else _Stages
-    stages = (_Shallow if is_shallow(shape) else made)(step, build, edge, gradient, shape)
+    parameter = build.parameters[edge.name]
+    made = _Shallow if is_shallow(shape) else _Strided if is_strided(shape) else _Stages
+    stages = made(step, build, edge, gradient, shape)
     if updated:
         stages.emit(0, None)
         return
